@@ -6,20 +6,25 @@
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 from opentalos.log.counters import LogCounters, Traffic
+from opentalos.log.journal.store import JournaledFiles
 from opentalos.log.manifest.store import ManifestStore
 from opentalos.log.partition.ownership_guard import OwnershipGuard
 from opentalos.log.scheduling.background import BackgroundTasks
 from opentalos.log.scheduling.lanes import CommitLanes
+from opentalos.log.scheduling.shares import Shares
 from opentalos.log.segment.view import ViewCache
 from opentalos.log.tail_cache import TailCache
+from opentalos.log.trusted_time import TrustedTime
 from opentalos.model.errors import PartitionNotServing, StorageFull, TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import PartitionKey
 from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
 
+SEGMENTS_OPEN_USUAL = 4_096  # where nobody measured what the process may have
 PENDING_DELETIONS_MAX = 100_000  # files; above it a partition's next owner deletes them
 
 
@@ -29,26 +34,37 @@ class LogContext:
 
     files: FileStore
     manifests: ManifestStore
-    clock: Clock
+    clock: Clock  # its wall time decides nothing; ``time`` does
+    time: TrustedTime
     limits: LogLimits
     server: str
     guard: OwnershipGuard
     counters: LogCounters
     lanes: CommitLanes
     background: BackgroundTasks
+    journaled: JournaledFiles
     cache: TailCache
     views: ViewCache
-    pending_deletions: deque[tuple[float, str]]  # (loop time from which it may be deleted, path)
+    pending_deletions: dict[str, float]  # paths, and the loop time from which on
     deletion_checks: deque[tuple[PartitionKey, str]] = field(default_factory=deque)  # of own files
+    files_ahead: int = 0  # see segment/next_file.py
     pending_bytes: int = 0  # waiting for commit, all partitions
+    shares: Shares = field(default_factory=Shares)  # of tenants and topics
     space_left: int = 0  # at the last measurement, less what was written since
     started: bool = False
     closing: bool = False
     closed: bool = False  # no lane may start any more
     full: bool = False
+    space_doubted: bool = False  # storage refused a write since the last measurement
     open_partitions: dict[Hashable, None] = field(default_factory=dict)
-    make_room: Callable[[], None] | None = None  # called above ``segments_open_max``
+    make_room: Callable[[], None] | None = None  # called above ``open_max``
+    went_idle: Callable[[Any], None] | None = None  # called when an open partition has no work
     traffic: dict[str, dict[int, Traffic]] = field(default_factory=dict)  # by topic uuid
+
+    @property
+    def open_max(self) -> int:
+        """Open segments above which idle ones are sealed."""
+        return self.limits.segments_open_max or SEGMENTS_OPEN_USUAL
 
     def serve(self) -> None:
         """Accept puts from now on."""
@@ -90,12 +106,15 @@ class LogContext:
 
     def note_space(self, free_bytes: int) -> None:
         """The free space was measured."""
-        self.space_left = free_bytes
+        self.space_left, self.space_doubted = free_bytes, False
         self.full = free_bytes < self.limits.space_reserve_bytes
 
     def note_full(self) -> None:
-        """The storage refused a write: no space is left until the next measurement."""
-        self.space_left, self.full = 0, True
+        """The storage refused a write for want of space: the next measurement shows whose.
+
+        A quota, or a limit of one file, is no full server, so other partitions go on until then.
+        """
+        self.space_doubted = True
 
     def note_written(self, count_bytes: int) -> None:
         """Bytes were written since the last measurement."""
@@ -106,7 +125,7 @@ class LogContext:
     def note_opened(self, partition: Hashable) -> None:
         """A partition has an open segment now."""
         self.open_partitions[partition] = None
-        if len(self.open_partitions) > self.limits.segments_open_max and self.make_room:
+        if len(self.open_partitions) > self.open_max and self.make_room:
             self.make_room()
 
     def schedule_deletion_check(self, key: PartitionKey, path: str) -> None:
@@ -117,4 +136,4 @@ class LogContext:
     def schedule_deletion(self, path: str, due_s: float) -> None:
         """Delete a file that no manifest names any more, at the loop time ``due_s`` or later."""
         if len(self.pending_deletions) < PENDING_DELETIONS_MAX:
-            self.pending_deletions.append((due_s, path))
+            self.pending_deletions[path] = min(due_s, self.pending_deletions.get(path, due_s))

@@ -35,14 +35,18 @@ class LogFigures:
 
     partitions: int  # logs in memory
     open_partitions: int  # with a segment that takes puts
+    open_partitions_max: int  # above it idle ones are sealed
     pending_bytes: int  # waiting for commit
     lanes: int
     lanes_stalled: int  # of them, each kept by one slow commit
+    damaged_segments: int  # that the scrub found
     space_left_bytes: int  # of the storage
     full: bool  # puts are refused for want of space
     cache_bytes: int
     cache_bytes_max: int
     lane_depth: int  # partitions that wait for a lane, or have one
+    clock_disagreement_s: float  # of the wall clock, ahead of the known time
+    clock_doubt: str  # why nothing is deleted by age; empty: the clock is trusted
     traffic: Mapping[str, Mapping[int, Traffic]]  # by topic uuid and partition
 
     def traffic_by_topic(self) -> Mapping[str, Traffic]:
@@ -64,6 +68,9 @@ class LogCounters:
     messages: int = 0
     bytes: int = 0
     commit_failures: int = 0
+    hung_commits: int = 0  # given up, with a move to a fresh file
+    overdue: int = 0  # blocks that were answered since the storage did not answer in time
+    isolated: int = 0  # blocks that were refused since their commits failed also alone
     openings: int = 0
     reopens: int = 0
     rolls: int = 0
@@ -74,10 +81,20 @@ class LogCounters:
     duplicates: int = 0
     corrupt: int = 0
     truncated: int = 0  # flushed logs found shorter after a power loss
+    end_marks: int = 0
+    tails_cut: int = 0  # incomplete last groups that crashes left; none provably acknowledged
+    scrubbed_bytes: int = 0  # read to verify them, see log/maintenance/scrub.py
+    scrubbed_segments: int = 0
+    scrub_passes: int = 0
     waiter_failures: int = 0
     segments_dropped: int = 0
-    retention_standing: int = 0  # passes that deleted nothing since the clocks disagree
+    merges: int = 0
+    segments_merged: int = 0
+    merge_failures: int = 0  # the segments stay as they are
+    retention_standing: int = 0  # passes that deleted nothing by age since the clock was in doubt
     refused_full: int = 0
+    refused_share: int = 0  # puts of a tenant or topic that holds its share of pending bytes
+    refused_manifest_full: int = 0  # openings for puts to a partition of too many segments
     group_blocks: Histogram = field(default_factory=lambda: Histogram(GROUP_BLOCKS))
     # By the loop's clock, whose resolution is a millisecond.
     commit_s: Histogram = field(default_factory=lambda: Histogram(COMMIT_S))

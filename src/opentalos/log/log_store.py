@@ -8,26 +8,37 @@ whose last step has not ended.
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from opentalos.log.context import LogContext
 from opentalos.log.counters import LogCounters, LogFigures, Traffic
+from opentalos.log.journal.journaled_file import Sizes
+from opentalos.log.journal.store import JournaledFiles, JournalSettings
+from opentalos.log.journal.upkeep import JournalUpkeep
+from opentalos.log.maintenance.end_marks import EndMarks
+from opentalos.log.maintenance.rebuilt_indexes import RebuiltIndexes
+from opentalos.log.maintenance.scrub import Scrub
 from opentalos.log.maintenance.upkeep import Upkeep
 from opentalos.log.manifest.store import ROOT, ManifestStore
-from opentalos.log.partition.jobs import close_later, delete, hand_off, seal
+from opentalos.log.partition.decisions import is_outdated
+from opentalos.log.partition.jobs import close_later, delete, hand_off, reopen, seal, seal_outdated
 from opentalos.log.partition.ownership_guard import OwnershipGuard, SingleServerGuard
 from opentalos.log.partition.partition_log import PartitionLog
+from opentalos.log.partition.queue import name_of
 from opentalos.log.partition.recovery import PartitionRecovery
 from opentalos.log.partition.state import State
 from opentalos.log.partition.writer import PartitionWriter
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.scheduling.background import BackgroundTasks
+from opentalos.log.scheduling.concurrency import SharedCommits
 from opentalos.log.scheduling.lanes import CommitLanes
 from opentalos.log.segment.view import ViewCache
+from opentalos.log.segment.writer import SEED_BYTES
 from opentalos.log.tail_cache import TailCache
-from opentalos.model.errors import PartitionNotServing, TalosError
+from opentalos.log.trusted_time import TrustedTime
+from opentalos.model.errors import CorruptLog, NewerFormat, PartitionNotServing, TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import Durability, PartitionKey
 from opentalos.ports.clock import Clock
@@ -39,6 +50,11 @@ __all__ = ["LogStore", "TopicLogSettings", "metered_logs"]
 _log = logging.getLogger(__name__)
 
 INSTANCE_BYTES = 8
+# Partitions whose groups one commit of the journal takes; a put may have to look at them all.
+JOURNAL_LANES = 64
+DIRECT_BYTES_MIN = 64 << 10  # see ``Sizes``
+WRITE_OUT_BYTES = 256 << 10
+LOADS_AT_ONCE = 64  # manifests, when all that are held are compared
 
 
 class LogStore:
@@ -64,27 +80,62 @@ class LogStore:
         self._topics: dict[str, TopicLogSettings] = {}
         # Writers of partitions that left this server, until their last step has ended.
         self._former: dict[PartitionKey, PartitionWriter] = {}
-        lanes = CommitLanes(limits, self.counters)
+        self.time = TrustedTime(limits, clock.wall_ms, lambda: asyncio.get_running_loop().time())
+        self._end_marks = EndMarks(limits)
+        lanes = _lanes(limits, self.counters)
+        manifests = ManifestStore(meta, clock.token(INSTANCE_BYTES).hex())
+        journaled = JournaledFiles(
+            files,
+            JournalSettings(
+                instance=manifests.instance,
+                bytes_max=limits.journal_bytes_max,
+                sizes=Sizes(
+                    min(DIRECT_BYTES_MIN, limits.segment_bytes_max // 4),
+                    min(WRITE_OUT_BYTES, limits.segment_bytes_max // 2),
+                ),
+                new_seed=lambda: max(int.from_bytes(clock.token(SEED_BYTES), "big"), 1),
+                now_ms=self.time.append_ms,
+            ),
+        )
         self._context = LogContext(
-            files=files,
-            manifests=ManifestStore(meta, clock.token(INSTANCE_BYTES).hex()),
+            files=journaled if limits.journal else files,
+            manifests=manifests,
             clock=clock,
+            time=self.time,
             limits=limits,
             server=server,
             guard=guard or SingleServerGuard(),
             counters=self.counters,
             lanes=lanes,
             background=BackgroundTasks(lanes),
+            journaled=journaled,
             cache=TailCache(limits.tail_cache_bytes_max),
             views=ViewCache(files, limits.index_interval_bytes),
-            pending_deletions=deque(),
+            pending_deletions={},
+            went_idle=self._end_marks.went_idle if limits.end_mark_ms else None,
+        )
+        self._journal_care = JournalUpkeep(
+            files,
+            journaled,
+            self._names_unsealed,
+            self._named_journals,
+            self._reopen_segment,
         )
         self.upkeep = Upkeep(self._context, self._partitions, self._former, self._topics)
+        self.scrub = Scrub(self._context, self._partitions)
+        rebuilt = RebuiltIndexes(self._context, self._partitions)
+        self._context.views.tell_rebuilt(rebuilt.store_soon)
         self._recovery = PartitionRecovery(self._context, self._known_log)
 
     async def start(self) -> None:
-        """Measure the free space and start the upkeep; no partition is opened."""
+        """Read clocks, measure the free space, start upkeep and scrub; no partition is opened."""
         await self.upkeep.start()
+        self.scrub.start()
+        self._end_marks.start(self._context)
+        if self._context.limits.journal:
+            self._journal_care.start()
+        else:  # it may have been on before
+            self._context.journaled.tell_former(self._journal_care.start)
         self._context.serve()
 
     def partition(self, topic: TopicLogSettings, partition: int) -> PartitionLog:
@@ -134,10 +185,28 @@ class LogStore:
         elif key in self._former:
             self._drop_writer(self._former[key], error)
 
-    def drop_all(self, error: TalosError) -> None:
-        """Stop serving every partition at once, as after a lapsed session."""
-        for key in [*self._partitions, *self._former]:
-            self.drop(key, error)
+    async def drop_taken(self, error: TalosError) -> Sequence[PartitionKey]:
+        """Drop what another server claimed, as after a lapsed session; the rest stays.
+
+        Raises: Unavailable: not known of every partition, and none was dropped; call it again.
+        """
+        room = asyncio.Semaphore(LOADS_AT_ONCE)
+
+        async def taken(log: PartitionLog) -> bool:
+            async with room:
+                return log.writer.readable and await _is_taken(log.writer)
+
+        logs = list(self._partitions.values())
+        found = await asyncio.gather(*map(taken, logs), return_exceptions=True)
+        for outcome in found:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        dropped = []
+        for log, outcome in zip(logs, found, strict=True):
+            if outcome and self._partitions.get(log.key) is log:
+                dropped.append(log.key)
+                self.drop(log.key, error)
+        return dropped
 
     def _drop_writer(self, writer: PartitionWriter, error: TalosError) -> None:
         if writer.state is State.FENCED:
@@ -147,6 +216,26 @@ class LogStore:
         if (writer.abandoned or writer.busy()) and not self._context.closed:
             self.upkeep.start_job(writer, partial(close_later, writer))
 
+    async def _names_unsealed(self, path: str) -> bool:
+        """Whether the segment is its partition's unsealed one. Raises: TalosError: not known."""
+        topic_uuid, partition, _ = path.split("/")
+        key = PartitionKey(topic_uuid, int(partition))
+        unsealed = (await self._context.manifests.load(key)).manifest.unsealed
+        return unsealed is not None and unsealed.path(key) == path
+
+    async def _named_journals(self) -> set[str]:
+        """The journals that any manifest names. Raises: TalosError: not known."""
+        manifests = self._context.manifests
+        keys = await manifests.partitions()
+        return {(await manifests.load(key)).manifest.journal for key in keys}
+
+    def _reopen_segment(self, path: str) -> None:
+        """Its file cannot be written any more: copy what the journal has into the next segment."""
+        topic_uuid, partition, _ = path.split("/")
+        log = self._partitions.get(PartitionKey(topic_uuid, int(partition)))
+        if log is not None and not log.writer.busy() and not self._context.closing:
+            self.upkeep.start_job(log.writer, partial(reopen, log.writer, path))
+
     def _known_log(self, key: PartitionKey) -> PartitionLog | None:
         settings = self._topics.get(key.topic_uuid)
         return self.upkeep.log_of(settings, key) if settings is not None else None
@@ -154,17 +243,21 @@ class LogStore:
     def update_topic(self, settings: TopicLogSettings) -> None:
         """A topic was changed, or is known for the first time.
 
-        A new durability holds from the next commit on, in a new segment.
+        A new durability holds from the next commit on, in a new segment. The open one is sealed
+        now, which makes all of it durable.
         """
         self._topics[settings.topic_uuid] = settings
         for key, log in self._partitions.items():
             if key.topic_uuid == settings.topic_uuid:
                 log.writer.update_settings(settings)
+                if is_outdated(log.writer):
+                    self.upkeep.start_job(log.writer, partial(seal_outdated, log.writer))
 
     def forget_topic(self, topic_uuid: str) -> None:
         """A topic is gone, whichever server deleted it: nothing of it stays in memory."""
         self._topics.pop(topic_uuid, None)
         self._context.traffic.pop(topic_uuid, None)
+        self._context.shares.forget_topic(topic_uuid)
         for key in [key for key in self._partitions if key.topic_uuid == topic_uuid]:
             self.drop(key, PartitionNotServing(f"topic {topic_uuid} is gone"))
 
@@ -192,6 +285,8 @@ class LogStore:
         for number in numbers:
             self._partitions.pop(PartitionKey(topic_uuid, number), None)
         self._topics.pop(topic_uuid, None)
+        self._context.traffic.pop(topic_uuid, None)  # its writers made both again
+        self._context.shares.forget_topic(topic_uuid)
 
     async def close(self) -> None:
         """Refuse appends, commit what is queued, seal everything; bounded by ``close_s``."""
@@ -201,14 +296,19 @@ class LogStore:
         context.refuse()
         await self._recovery.close()
         await self.upkeep.close()
+        await self.scrub.close()
+        self._end_marks.close()
+        await self._journal_care.close()
         writers = [log.writer for log in self._partitions.values()]
         unsealed = [writer for writer in writers if writer.segment is not None or writer.busy()]
         try:
             async with asyncio.timeout(context.limits.close_s):
                 await asyncio.gather(*(_sealed(writer) for writer in unsealed))
                 await context.background.drain()
+                await self._journal_care.end_all()
         except TimeoutError:
             _log.warning("not every partition was sealed; the next start recovers them")
+        await self._journal_care.stop_all()
         context.end()
         await context.background.close()
         await context.lanes.close()
@@ -223,14 +323,18 @@ class LogStore:
         return LogFigures(
             partitions=len(self._partitions),
             open_partitions=len(context.open_partitions),
+            open_partitions_max=context.open_max,
             pending_bytes=context.pending_bytes,
             lanes=context.lanes.count(),
             lanes_stalled=context.lanes.stalled(),
+            damaged_segments=len(self.scrub.damaged),
             space_left_bytes=context.space_left,
             full=context.full,
             cache_bytes=context.cache.bytes,
             cache_bytes_max=context.cache.bytes_max,
             lane_depth=context.lanes.depth(),
+            clock_disagreement_s=context.time.disagreement_s,
+            clock_doubt=context.time.doubt(),
             traffic=context.traffic,
         )
 
@@ -259,6 +363,28 @@ def metered_logs(store: LogStore) -> Iterator[PartitionLog]:
         if meter is not None and meter.known:
             if writer.readable or writer.state is State.DELETING:
                 yield log
+
+
+def _lanes(limits: LogLimits, counters: LogCounters) -> CommitLanes:
+    """With a journal, as many partitions as possible are to wait for the same commit."""
+    if not limits.journal:
+        return CommitLanes(limits, counters)
+    lanes_max = max(limits.lanes_max, 2 * JOURNAL_LANES)
+    return CommitLanes(replace(limits, lanes_max=lanes_max), counters, SharedCommits(JOURNAL_LANES))
+
+
+async def _is_taken(writer: PartitionWriter) -> bool:
+    """Whether another process has changed the manifest since this one read or changed it.
+
+    One that cannot be read gives up its own partition: it must keep no server out of the cluster.
+    """
+    held, manifests = writer.versioned, writer.context.manifests
+    try:
+        found = await manifests.load(writer.key)
+    except (CorruptLog, NewerFormat) as error:
+        _log.error("%s is given up: %s", name_of(writer.key), error)
+        return True
+    return found.version != held.version and found.manifest.instance != manifests.instance
 
 
 async def _sealed(writer: PartitionWriter) -> None:

@@ -26,6 +26,7 @@ class TopicLogSettings:
     # A minute of metering; retention waits until usage events tell of a message. 0: not metered.
     minute_ms: int = 0
     uses_reserve: bool = False  # takes puts also while others are refused for want of space
+    tenant: str = ""  # the owner; what it may hold of this server's memory and lanes is bounded
 
 
 class ReadResult(NamedTuple):

@@ -7,6 +7,7 @@ from itertools import count
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryMetaStore, MemoryStorage
 from opentalos.log.log_store import LogStore
+from opentalos.log.manifest.store import ROOT
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.results import TopicLogSettings
 from opentalos.model.errors import TalosError
@@ -84,9 +85,17 @@ async def open_bed(
     return Bed(storage, files, meta, clock, store)
 
 
+def log_records(storage: MemoryStorage) -> list[str]:
+    """Paths of all manifests."""
+    return [path for path in storage.records if path.startswith(f"{ROOT}/")]
+
+
 async def crash(bed: Bed) -> None:
     """End a server without sealing, as a kill would."""
     await bed.store.upkeep.close()
+    await bed.store.scrub.close()
+    bed.store._end_marks.close()
+    await bed.store._journal_care.close()
     await bed.store._context.background.close()
     await bed.store._context.lanes.close()
 

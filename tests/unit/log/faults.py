@@ -9,6 +9,7 @@ from opentalos.adapters.memory import (
     MemoryMetaStore,
     MemoryStorage,
 )
+from opentalos.log.maintenance.clock_record import ROOT as CLOCKS
 from opentalos.model.errors import WriterDead
 from opentalos.model.message import Durability
 from opentalos.ports.meta_store import Record, Session
@@ -28,6 +29,8 @@ class Steps:
         self.stopped = asyncio.Event()
 
     async def step(self, name: str, path: str, after: bool) -> None:
+        if path.startswith(f"{CLOCKS}/"):
+            return  # the record of the server's clock is no part of a partition
         number, self.count = self.count, self.count + 1
         if self.stop_at >= 0 and number >= self.stop_at:
             self.stopped.set()

@@ -143,7 +143,7 @@ async def test_what_is_written_counts_against_the_free_space_at_once() -> None:
 
 
 async def test_a_full_disk_during_a_commit_is_refused_and_heals() -> None:
-    bed, steps = await faulty_bed(LogLimits(space_reserve_bytes=0, group_commit=False))
+    bed, steps = await faulty_bed(LogLimits(space_reserve_bytes=1, group_commit=False))
     log, flight, queued = bed.log(), Answers(), Answers()
     await put(log, b"first")
     fail_block_commits(steps, StorageFull("ENOSPC"), after=False, times=100)
@@ -151,17 +151,37 @@ async def test_a_full_disk_during_a_commit_is_refused_and_heals() -> None:
     log.append(block(b"queued"), queued)
     await settled(bed)
     assert [type(error) for error in (*flight.errors, *queued.errors)] == [StorageFull] * 2
+    files = bed.files
+    assert isinstance(files, FaultyFiles)
+    files.free_bytes = 0
+    await bed.store.upkeep.measure_space()
     assert not bed.store.writable()
-    steps.script = None
+    steps.script = files.free_bytes = None
     await bed.store.upkeep.measure_space()
     assert await put(log, b"later") == 1
     assert await payloads(log) == [b"first", b"later"]
     await bed.store.close()
 
 
+async def test_a_limit_of_one_file_does_not_make_the_server_full() -> None:
+    """A quota or EFBIG has the same error as a full disk; only a measurement shows which it is."""
+    bed, steps = await faulty_bed(LogLimits(space_reserve_bytes=1, group_commit=False))
+    refused = Answers()
+    fail_block_commits(steps, StorageFull("EFBIG"), after=False, times=100)
+    bed.log(0).append(block(b"too large"), refused)
+    await settled(bed)
+    assert [type(error) for error in refused.errors] == [StorageFull]
+    steps.script = None
+    assert bed.store.writable()
+    assert await put(bed.log(1), b"another partition") == 0
+    await bed.store.upkeep.measure_space()
+    assert bed.store.writable()
+    await bed.store.close()
+
+
 async def test_pending_bytes_are_bounded_per_partition_and_server() -> None:
     limits = LogLimits(
-        group_bytes_max=1_000,
+        group_bytes_max=3_000,  # a topic may have so much whatever the others have
         pending_bytes_max=3_000,
         pending_bytes_total_max=4_000,
         space_reserve_bytes=0,
@@ -171,7 +191,7 @@ async def test_pending_bytes_are_bounded_per_partition_and_server() -> None:
     bed.log(0).append(block(b"z" * 1_500), answers)
     with pytest.raises(ExcessivePending, match="partition 0"):
         bed.log(0).append(block(b"z" * 1_500), answers)
-    bed.log(1).append(block(b"z" * 1_500), answers)
+    bed.log(1).append(block(b"z" * 1_000), answers)
     with pytest.raises(ExcessivePending, match="server"):
         bed.log(2).append(block(b"z" * 1_500), answers)
     await until(lambda: len(answers.got) >= 2)

@@ -11,6 +11,8 @@ LOG = Path(opentalos.log.__file__).parent
 GUARDED = ("partition", "maintenance", "log_store.py", "metering")
 # Sums that the hot path keeps where they are read, so that a put costs no further call.
 SHARED_SUMS = {"context.pending_bytes", "self.context.pending_bytes"}
+SHARED_SUMS |= {"tenant.pending_bytes", "self.tenant.pending_bytes"}
+SHARED_SUMS |= {"topic.pending_bytes", "self.topic.pending_bytes"}
 SHARED_SUMS |= {"lane.pending_bytes", "self.lane.pending_bytes"}
 # Plain counters for metrics; no decision is made from them.
 COUNTERS = re.compile(r"(self\._?)?(context\.)?(counters|traffic)\.")

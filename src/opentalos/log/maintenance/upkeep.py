@@ -8,16 +8,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import takewhile
 
 from opentalos.log.context import LogContext
-from opentalos.log.maintenance.retention import NOT_METERED, ClockWatch, Retained, droppable
-from opentalos.log.manifest.store import ROOT
+from opentalos.log.maintenance.clock_record import ClockRecord
+from opentalos.log.maintenance.merge import SegmentMerger
+from opentalos.log.maintenance.retention import NOT_METERED, Retained, droppable, miscounted
+from opentalos.log.maintenance.room import IDLE_S, room, surplus
+from opentalos.log.maintenance.unread import UnreadPartitions
 from opentalos.log.partition.decisions import Due, segment_due
-from opentalos.log.partition.jobs import drop, open_now, seal
-from opentalos.log.partition.ownership_guard import SingleServerGuard
+from opentalos.log.partition.jobs import drop, recount, seal
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.partition.queue import Job, name_of
-from opentalos.log.partition.state import State
 from opentalos.log.partition.writer import PartitionWriter
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.segment.writer import delete_if_gone
@@ -27,13 +29,11 @@ from opentalos.model.message import PartitionKey
 _log = logging.getLogger(__name__)
 
 SPACE_INTERVAL_S = 1.0  # between two measurements of the free space while something is written
-LOADS_PER_PASS_MAX = 1_000  # manifests of earlier runs that one pass reads
 PARTITIONS_PER_STEP = 50  # partitions checked before the loop has its turn
 JOBS_AT_ONCE_MAX = 200  # above it a pass waits
+ROOM_JOBS_MAX = 32  # seals at once that make room; puts need the same lanes and threads
 JOBS_WAIT_S = 1.0  # for one of them to end
-OPENINGS_PER_PASS_MAX = 16  # logs of a crashed run that one pass recovers
-
-_UNREAD = (State.UNOPENED, State.BROKEN)  # a later pass tries to read the manifest
+STALLED_AFTER_S = 3.0  # a job that takes longer counts no more: its storage hangs, others' need not
 
 Partitions = dict[PartitionKey, PartitionLog]
 
@@ -41,8 +41,9 @@ Partitions = dict[PartitionKey, PartitionLog]
 class Upkeep:
     """Two tasks: one watches the free space, one passes over all partitions.
 
-    Jobs run in the partitions' lanes, at most one for each partition, so a stalled one stops no
-    pass. A failed job is logged; a later pass finds the same need again.
+    Jobs run in the partitions' lanes, at most one for each partition, and those that hang do not
+    count against a pass's bounds, so they stop no pass. A failed job is logged; a later pass
+    finds the same need again.
     """
 
     def __init__(
@@ -52,26 +53,25 @@ class Upkeep:
         former: dict[PartitionKey, PartitionWriter],
         topics: dict[str, TopicLogSettings],
     ) -> None:
-        self._context, self._partitions, self._topics = context, partitions, topics
+        self._context, self._partitions = context, partitions
         self._former = former  # see LogStore
         self._tasks: list[asyncio.Task[None]] = []
-        self._jobs: dict[asyncio.Task[None], None] = {}
+        self._jobs: dict[asyncio.Task[None], float] = {}  # when it began, in order
         self._has_job: dict[PartitionWriter, None] = {}  # at most one job for each
-        # Left by earlier runs; None: not listed. In a cluster the assignment names them.
-        self._unseen: list[PartitionKey] | None = None
-        if not isinstance(context.guard, SingleServerGuard):
-            self._unseen = []
-        self._watch: ClockWatch | None = None
-        self._standing = False
+        self._unread = UnreadPartitions(
+            context, partitions, topics, log_of=self.log_of, start_job=self.start_job
+        )
+        self._room_task: asyncio.Task[None] | None = None
+        self._room_count, self._room_s = 0, 0.0  # open segments, loop time: then room is sought
+        self._clock_record = ClockRecord(context)
+        self.merger = SegmentMerger(context)
         self._bytes_seen = -1
 
     async def start(self) -> None:
         """Measure the space once, then keep running."""
         context, loop = self._context, asyncio.get_running_loop()
-        self._watch = ClockWatch(
-            context.clock.wall_ms(), loop.time(), context.limits.clock_disagree_max_s
-        )
-        context.room_by(self._seal_idlest)
+        await self._clock_record.begin()
+        context.room_by(self._make_room)
         context.note_space(await context.files.space())
         self._tasks = [
             loop.create_task(self._repeat(self.measure_space, SPACE_INTERVAL_S), name="log-space"),
@@ -83,6 +83,8 @@ class Upkeep:
     async def close(self) -> None:
         """Stop both tasks; jobs under way continue in their lanes."""
         tasks = [*self._tasks, *self._jobs]
+        if self._room_task is not None:
+            tasks.append(self._room_task)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -90,7 +92,8 @@ class Upkeep:
     async def measure_space(self) -> None:
         """Measure the free space if something was written since, or if it was too little."""
         context = self._context
-        if context.full or context.counters.bytes != self._bytes_seen:
+        doubted = context.full or context.space_doubted
+        if doubted or context.counters.bytes != self._bytes_seen:
             self._bytes_seen = context.counters.bytes
             context.note_space(await context.files.space())
 
@@ -100,47 +103,59 @@ class Upkeep:
             del self._former[key]
         if not self._context.guard.steady():
             return
-        await self._load_unseen()
-        now_ms, loop_s = self._context.clock.wall_ms(), asyncio.get_running_loop().time()
-        agrees = self._clocks_agree(now_ms, loop_s)
+        await self._clock_record.refresh_if_due()
+        await self._unread.load_some(self._has_job)
+        now_ms, loop_s = self._retention_ms(), asyncio.get_running_loop().time()
         for number, log in enumerate(list(self._partitions.values())):
             writer = log.writer
             if writer not in self._has_job and writer.served and self._is_ours(writer):
-                self._maintain(writer, now_ms if agrees else None, loop_s)
-            if number % PARTITIONS_PER_STEP == 0 and not await self._room():
-                break
+                self._maintain(writer, now_ms, loop_s)
+                self.merger.offer(writer)
+            if number % PARTITIONS_PER_STEP == 0:
+                await self._free(JOBS_AT_ONCE_MAX)
         await self._delete_due(loop_s)
 
     def _is_ours(self, writer: PartitionWriter) -> bool:
         return self._context.guard.refusal(writer.key) is None
 
-    async def _room(self) -> bool:
-        """Give way to the loop; False: too many jobs are stalled, the next pass does the rest."""
+    async def _free(self, jobs_max: int) -> None:
+        """Give way to the loop, then wait while too many jobs are under way that do not hang."""
         await asyncio.sleep(0)
-        if len(self._jobs) >= JOBS_AT_ONCE_MAX:
-            await asyncio.wait(self._jobs, timeout=JOBS_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
-        return len(self._jobs) < JOBS_AT_ONCE_MAX
+        while len(young := self._young_jobs()) >= jobs_max:
+            await asyncio.wait(young, timeout=JOBS_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+
+    def _young_jobs(self) -> list[asyncio.Task[None]]:
+        since_s = asyncio.get_running_loop().time() - STALLED_AFTER_S
+        newest = reversed(self._jobs.items())
+        return [task for task, _ in takewhile(lambda job: job[1] > since_s, newest)]
 
     def _maintain(self, writer: PartitionWriter, now_ms: int | None, loop_s: float) -> None:
-        """Start what one partition needs; ``now_ms`` None: nothing may be dropped."""
+        """Start what one partition needs; ``now_ms`` None: nothing has expired."""
         if writer.segment is not None and not writer.busy():
             if segment_due(writer, loop_s, loop_s - writer.last_put_s) is Due.SEAL:
                 self.start_job(writer, partial(_seal_if_idle, writer))
                 return
-        if now_ms is None or not writer.readable or writer.damage is not None:
+        if not writer.readable or writer.damage is not None:
             return
+        manifest = writer.versioned.manifest
+        if now_ms is not None:
+            counted = miscounted(manifest, self._context.time, now_ms)
+            if counted:
+                self.start_job(writer, partial(recount, writer, counted))
+                return
         open_bytes = writer.view.end_position if writer.view is not None else 0
         metered = NOT_METERED if writer.meter is None else writer.meter.mark.offset
         retained = Retained(now_ms, open_bytes, metered)
-        count = droppable(writer.versioned.manifest, writer.settings, retained)
+        count = droppable(manifest, writer.settings, retained)
         if count:
-            self.start_job(writer, partial(drop, writer, count))
+            self.start_job(writer, partial(drop, writer, count, manifest.sealed[count - 1]))
 
     def start_job(self, writer: PartitionWriter, job: Job) -> None:
         """Run ``job`` in the partition's lane; its failure is logged, a later pass repeats it."""
         self._has_job[writer] = None
-        task = asyncio.get_running_loop().create_task(self._run_job(writer, job), name="log-job")
-        self._jobs[task] = None
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._run_job(writer, job), name="log-job")
+        self._jobs[task] = loop.time()
         task.add_done_callback(self._job_ended)
 
     def _job_ended(self, task: asyncio.Task[None]) -> None:
@@ -149,69 +164,59 @@ class Upkeep:
     async def _run_job(self, writer: PartitionWriter, job: Job) -> None:
         try:
             await writer.run(job)
-        except TalosError as error:
+        except Exception as error:  # one that no port raises was logged by the step itself
             _log.warning(
                 "%s: upkeep failed: %s; a later pass repeats it", name_of(writer.key), error
             )
-            if writer.state in _UNREAD and self._unseen is not None:
-                self._unseen.append(writer.key)
+            self._unread.failed(writer)
         finally:
             self._has_job.pop(writer, None)
 
-    def _seal_idlest(self) -> None:
-        """Too many segments are open: seal the one without puts for longest."""
-        idlest: PartitionWriter | None = None
-        for partition in self._context.open_partitions:
-            if isinstance(partition, PartitionWriter) and not (
-                partition.busy() or partition in self._has_job
-            ):
-                if idlest is None or partition.last_put_s < idlest.last_put_s:
-                    idlest = partition
-        if idlest is not None:
-            self.start_job(idlest, partial(_seal_if_idle, idlest))
+    def making_room(self) -> bool:
+        """Whether partitions are being sealed because too many were open."""
+        return self._room_task is not None or bool(self._jobs)
 
-    def _clocks_agree(self, now_ms: int, loop_s: float) -> bool:
-        if self._watch is None:
-            return False
-        agrees = self._watch.agrees(now_ms, loop_s)
-        if not agrees:
-            self._context.counters.retention_standing += 1
-            if not self._standing:
-                _log.warning(
-                    "retention paused: wall and loop clock disagree by %.0f s; check the clock",
-                    self._watch.disagreement_s(now_ms, loop_s),
-                )
-        self._standing = not agrees
-        return agrees
+    def _make_room(self) -> None:
+        """Too many segments are open: seal a batch of the idlest.
 
-    async def _load_unseen(self) -> None:
-        """Load manifests that earlier runs left; recover logs that were not closed cleanly."""
-        manifests = self._context.manifests
-        if self._unseen is None:
-            self._unseen = []
-            for topic_uuid in await manifests.meta.children(ROOT):
-                for name in await manifests.meta.children(f"{ROOT}/{topic_uuid}"):
-                    if name.isdecimal():
-                        self._unseen.append(PartitionKey(topic_uuid, int(name)))
-        openings = 0
-        for _ in range(min(LOADS_PER_PASS_MAX, len(self._unseen))):
-            if openings == OPENINGS_PER_PASS_MAX:
-                break
-            key = self._unseen.pop()
-            settings = self._topics.get(key.topic_uuid)
-            if settings is None:
-                continue  # its topic is not served here any more
-            writer = self.log_of(settings, key).writer
-            if writer.busy() or writer.state not in _UNREAD or not self._is_ours(writer):
-                continue
-            versioned = await manifests.load(key)
-            if versioned.manifest.deleted or writer.busy():
-                continue
-            if versioned.manifest.unsealed is not None:
-                openings += 1
-                self.start_job(writer, partial(open_now, writer))
-            elif writer.state in _UNREAD:
-                writer.adopt(versioned)
+        The search goes over all of them, so it waits until so many more were opened as a batch has.
+        """
+        context, loop = self._context, asyncio.get_running_loop()
+        count, now_s = len(context.open_partitions), loop.time()
+        if self._room_task is not None or not context.guard.steady():
+            return  # without the coordination nothing is sealed, and nothing is opened either
+        if count < self._room_count and now_s < self._room_s:
+            return
+        last_put_s = {
+            partition: partition.last_put_s
+            for partition in context.open_partitions
+            if isinstance(partition, PartitionWriter) and not partition.busy()
+        }
+        batch = surplus(last_put_s, context.open_max, now_s, busy=count - len(last_put_s))
+        self._room_count = count - len(batch) + room(context.open_max)
+        self._room_s = now_s + IDLE_S
+        if batch:
+            self._room_task = loop.create_task(self._seal_all(batch), name="log-room")
+            self._room_task.add_done_callback(self._room_made)
+
+    def _room_made(self, task: asyncio.Task[None]) -> None:
+        self._room_task = None
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("sealing idle segments failed", exc_info=task.exception())
+
+    async def _seal_all(self, batch: list[PartitionWriter]) -> None:
+        for writer in batch:
+            if not writer.busy() and writer not in self._has_job:
+                self.start_job(writer, partial(_seal_if_idle, writer))
+                await self._free(ROOM_JOBS_MAX)
+
+    def _retention_ms(self) -> int | None:
+        context = self._context
+        now_ms = context.time.retention_ms()
+        if now_ms is None:
+            context.counters.retention_standing += 1
+        self._clock_record.report()
+        return now_ms
 
     def log_of(self, settings: TopicLogSettings, key: PartitionKey) -> PartitionLog:
         """The partition's log, made on first use. Raises: PartitionNotServing.
@@ -237,11 +242,8 @@ class Upkeep:
         for _ in range(len(deletion_checks)):
             await delete_if_gone(self._context, *deletion_checks.popleft())
         pending_deletions = self._context.pending_deletions
-        for _ in range(len(pending_deletions)):
-            due_s, path = pending_deletions.popleft()
-            if due_s > loop_s:
-                pending_deletions.append((due_s, path))
-                continue
+        for path in [path for path, due_s in pending_deletions.items() if due_s <= loop_s]:
+            pending_deletions.pop(path, None)
             try:
                 await self._context.files.delete(path)
             except TalosError as error:
@@ -259,5 +261,6 @@ class Upkeep:
 
 
 async def _seal_if_idle(writer: PartitionWriter) -> None:
-    if not writer.queue and writer.group is None:
+    idle = not writer.queue and writer.group is None
+    if idle and writer.context.guard.steady():  # a seal that fails costs the open segment
         await seal(writer)

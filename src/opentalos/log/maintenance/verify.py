@@ -1,39 +1,67 @@
-"""Verifies stored logs: every CRC, offset, ``committed``, side index and manifest; only reads.
+"""Verifies stored logs: every CRC, offset, ``committed``, side index and manifest.
 
-For a storage that no server uses meanwhile. What a crash leaves behind (a torn tail, orphans of
-smaller epochs, a missing side index) is a note, not a problem: the next opening deals with it.
+For a storage that no server uses meanwhile. Damage is what no server can put right. What a crash
+leaves behind (a torn tail, orphans of smaller epochs) is a note: the next opening deals with it. A
+side index that is missing or wrong can be rebuilt from its sound segment, which ``repair`` does;
+nothing else is ever written.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
+from enum import Enum
 from typing import NamedTuple
 
+from opentalos.log.maintenance.stored_journals import StoredJournals
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import ManifestStore
 from opentalos.log.partition.queue import name_of
+from opentalos.log.segment.damage import JUDGED_BYTES_MAX, left_by_crash
 from opentalos.log.segment.format import (
     BLOCK_HEADER_BYTES,
-    SEGMENT_HEADER_BYTES,
     SegmentHeader,
     index_path,
     parse_file_name,
     segment_path,
 )
-from opentalos.log.segment.index import CUT_SHORT, SideIndex, SparseIndex
-from opentalos.log.segment.scan import SegmentScan, scan_segment, valid_blocks
-from opentalos.log.segment.view import SIDE_INDEX_BYTES_MAX, read_segment_header
+from opentalos.log.segment.index import SideIndex, SparseIndex
+from opentalos.log.segment.scan import (
+    FoundBlock,
+    Readable,
+    SegmentScan,
+    scan_segment,
+    valid_blocks,
+)
+from opentalos.log.segment.view import SIDE_INDEX_BYTES_MAX, read_segment_header, rebuild_side_index
+from opentalos.log.segment.writer import store_side_index
 from opentalos.model.errors import CorruptLog, NewerFormat, NotFound
+from opentalos.model.limits import LogLimits
 from opentalos.model.message import PartitionKey
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 
-_LENGTH_MAX = 1 << 62  # of a file, to search its end
+
+class Kind(Enum):
+    """What a finding means."""
+
+    DAMAGE = "damage"  # bytes are wrong or gone
+    REBUILDABLE = "rebuildable"  # a side index; the segment has all that it needs
+    REPAIRED = "repaired"  # a side index was rebuilt just now
+    NOTE = "note"  # the next opening of the log puts it right
 
 
 class Finding(NamedTuple):
-    """One line of the report. A note is what the next opening of the log puts right itself."""
+    """One line of the report. ``text`` names the partition; position and offset -1: none."""
 
-    problem: bool
+    kind: Kind
+    key: PartitionKey
     text: str
+    file: str = ""
+    position: int = -1
+    offset: int = -1
+
+    @property
+    def problem(self) -> bool:
+        """Whether something is lost or wrong."""
+        return self.kind is Kind.DAMAGE
 
 
 Findings = AsyncGenerator[Finding, None]
@@ -60,9 +88,22 @@ class _IndexCheck(SparseIndex):
 class LogVerifier:
     """Checks the logs of one storage, partition by partition."""
 
-    def __init__(self, files: FileStore, meta: MetaStore) -> None:
+    def __init__(
+        self,
+        files: FileStore,
+        meta: MetaStore,
+        *,
+        names: Mapping[str, str] | None = None,
+        repair: bool = False,
+    ) -> None:
         self._files, self._manifests = files, ManifestStore(meta, "verify")
+        self._names, self._repair = names or {}, repair  # of topics, by uuid
+        self._journals = StoredJournals(files)
         self.blocks = self.bytes = 0  # checked so far; for the summary
+
+    def name_of(self, key: PartitionKey) -> str:
+        """The partition by its topic's name, or the uuid of a topic that is not known."""
+        return name_of(key._replace(topic_uuid=self._names.get(key.topic_uuid, key.topic_uuid)))
 
     async def partitions(self) -> list[PartitionKey]:
         """Every partition that has a manifest or files, sorted."""
@@ -78,15 +119,16 @@ class LogVerifier:
         try:
             manifest = (await self._manifests.load(key)).manifest
         except (CorruptLog, NewerFormat) as error:
-            yield Finding(True, f"{name_of(key)}: {error}")
+            yield Finding(Kind.DAMAGE, key, f"{self.name_of(key)}: {error}")
             return
         if manifest.deleted:
-            yield Finding(False, f"{name_of(key)}: its deletion did not end; repeated at start")
+            text = f"{self.name_of(key)}: its deletion did not end; repeated at start"
+            yield Finding(Kind.NOTE, key, text)
             return
         async for finding in self._check_files(key, manifest):
             yield finding
         for segment in manifest.segments:
-            async for finding in self._check_segment(key, segment):
+            async for finding in self._check_segment(key, segment, manifest.journal):
                 yield finding
             on_segment()
 
@@ -104,103 +146,114 @@ class LogVerifier:
             path = index_path(segment_path(key.topic_uuid, key.partition, *manifest.state_of))
             kept.add(path)
             if (await self._read_side_index(path))[0] is None:
-                yield Finding(True, f"{name_of(key)}: {path} with the log's state is unusable")
+                yield self._found(Kind.DAMAGE, key, path, "with the log's state is unusable")
         for path in await self._files.list(f"{key.topic_uuid}/{key.partition}"):
             parsed = parse_file_name(path)
             if path in kept:
                 continue
             if parsed is None:
-                yield Finding(False, f"{name_of(key)}: {path} is no file of a log")
+                yield self._found(Kind.NOTE, key, path, "is no file of a log")
             elif parsed[1] > manifest.epoch:
-                yield Finding(
-                    True,
-                    f"{name_of(key)}: {path} is of epoch {parsed[1]}, the manifest only of "
-                    f"{manifest.epoch}: the coordination data was rolled back",
+                text = (
+                    f"is of epoch {parsed[1]}, the manifest only of {manifest.epoch}: the "
+                    "coordination data was rolled back"
                 )
+                yield self._found(Kind.DAMAGE, key, path, text)
             else:
-                yield Finding(False, f"{name_of(key)}: {path} is an orphan")
+                yield self._found(Kind.NOTE, key, path, "is an orphan")
 
-    async def _check_segment(self, key: PartitionKey, segment: Segment) -> Findings:
+    def _found(self, kind: Kind, key: PartitionKey, path: str, text: str) -> Finding:
+        return Finding(kind, key, f"{self.name_of(key)}: {path} {text}", path)
+
+    async def _check_segment(self, key: PartitionKey, segment: Segment, journal: str) -> Findings:
         path = segment.path(key)
         try:
             header = await read_segment_header(self._files, path)
         except (CorruptLog, NewerFormat) as error:
-            yield Finding(True, f"{name_of(key)} offset {segment.base_offset}: {error}")
+            text = f"{self.name_of(key)} offset {segment.base_offset}: {error}"
+            yield Finding(Kind.DAMAGE, key, text, path, 0, segment.base_offset)
             return
+        sound = True
         for text in _header_faults(header, key, segment):
-            yield Finding(True, f"{name_of(key)}: {path} position 0: {text}")
+            sound = False
+            yield self._found(Kind.DAMAGE, key, path, f"position 0: {text}")._replace(position=0)
         side, fault = None, ""
+        files: Readable = self._files
         if segment.sealed:
             side, fault = await self._read_side_index(index_path(path))
             length = segment.bytes
         else:
-            length = await self._length(path)
-        if fault:
-            torn = fault == CUT_SHORT  # by a crash while it was written
-            yield Finding(not torn, f"{name_of(key)}: {index_path(path)}: {fault}")
+            laid_over, missing = await self._journals.lay_over(path, journal)
+            files, length = laid_over, laid_over.length
+            if missing:
+                yield self._found(Kind.DAMAGE, key, path, missing)
         index = _IndexCheck(side)
         scan = SegmentScan(header.seed, segment.base_offset, index)
-        before = _Before(key, path, segment)
-        damaged = False
-        async for finding in self._scan(scan, before, length):
-            damaged = True
+        async for finding in self._scan(scan, _Before(key, path, segment, files), length):
+            sound = sound and not finding.problem
             yield finding
         self.bytes += scan.position
         self.blocks += index.blocks
-        if segment.sealed and not damaged:
-            for text in _seal_faults(segment, scan, side, index):
-                yield Finding(True, f"{name_of(key)}: {path} position {scan.position}: {text}")
+        if not segment.sealed:
+            return
+        if sound:
+            for text in _seal_faults(segment, scan):
+                sound = False
+                text = f"position {scan.position}: {text}"
+                yield self._found(Kind.DAMAGE, key, path, text)._replace(position=scan.position)
+        if sound and side is not None:
+            fault = _index_fault(segment, scan, side, index)
+        if fault:
+            async for finding in self._side_index(key, segment, fault, sound=sound):
+                yield finding
+
+    async def _side_index(
+        self, key: PartitionKey, segment: Segment, fault: str, *, sound: bool
+    ) -> Findings:
+        """A side index that cannot be used: rebuilt if that is wanted and its segment is sound."""
+        path = segment.path(key)
+        if not (self._repair and sound):
+            yield self._found(Kind.REBUILDABLE, key, index_path(path), fault)
+            return
+        interval_bytes = LogLimits().index_interval_bytes
+        side, _ = await rebuild_side_index(self._files, path, segment, interval_bytes)
+        await store_side_index(self._files, path, side)
+        yield self._found(Kind.REPAIRED, key, index_path(path), f"{fault}; it was rebuilt")
 
     async def _scan(self, scan: SegmentScan, at: "_Before", length: int) -> Findings:
         """Every damaged place of a segment; the scan resumes after each."""
         while True:
-            await scan_segment(self._files, at.path, scan, length)
+            await scan_segment(at.files, at.path, scan, length)
             if not scan.fault:
                 return
-            place = f"{at.path} position {scan.position} offset {scan.next_offset}: {scan.fault}"
-            behind = valid_blocks(self._files, at.path, scan.seed, scan.position + 1, length)
-            block = await anext(behind, None)
-            acknowledged = block.header.committed if block is not None else 0
-            while block is not None and acknowledged <= scan.next_offset:
+            behind = valid_blocks(at.files, at.path, scan.seed, scan.position + 1, length)
+            first = block = await anext(behind, None)
+            while block is not None and block.header.committed <= scan.next_offset:
                 block = await anext(behind, None)
-                acknowledged = block.header.committed if block is not None else 0
             await behind.aclose()
-            if not at.segment.sealed and block is None:
-                if scan.state_end:
-                    yield Finding(False, f"{name_of(at.key)}: torn tail in {place}")
-                else:
-                    yield Finding(True, f"{name_of(at.key)}: {place}")
+            torn = not at.segment.sealed and block is None and scan.state_end > 0
+            if torn:
+                torn = await _left_by_crash(scan, at, length, first)
+            place = f"{at.path} position {scan.position} offset {scan.next_offset}: {scan.fault}"
+            yield Finding(
+                Kind.NOTE if torn else Kind.DAMAGE,
+                at.key,
+                f"{self.name_of(at.key)}: {'torn tail in ' if torn else ''}{place}",
+                *(at.path, scan.position, scan.next_offset),
+            )
+            if torn or first is None:
                 return
-            yield Finding(True, f"{name_of(at.key)}: {place}")
-            first = valid_blocks(self._files, at.path, scan.seed, scan.position + 1, length)
-            block = await anext(first, None)
-            await first.aclose()
-            if block is None:
-                return
-            scan.resume(block.position, block.header.base_offset)
+            scan.resume(first.position, first.header.base_offset)
 
     async def _read_side_index(self, path: str) -> tuple[SideIndex | None, str]:
-        """The side index and an empty string; a missing one is no fault, a damaged one is."""
+        """The side index, or why there is none."""
         try:
             raw = await self._files.read(path, position=0, bytes_max=SIDE_INDEX_BYTES_MAX)
             return SideIndex.decode(raw, BLOCK_HEADER_BYTES), ""
         except NotFound:
-            return None, ""
+            return None, "is missing"
         except (CorruptLog, NewerFormat) as error:
             return None, str(error)
-
-    async def _length(self, path: str) -> int:
-        """Length of a file; the port has no call for it, so search with one-byte reads."""
-        low, high = SEGMENT_HEADER_BYTES, 2 * SEGMENT_HEADER_BYTES
-        while high < _LENGTH_MAX and await self._files.read(path, position=high, bytes_max=1):
-            low, high = high, high * 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            if await self._files.read(path, position=middle, bytes_max=1):
-                low = middle
-            else:
-                high = middle
-        return high
 
 
 class _Before(NamedTuple):
@@ -209,6 +262,19 @@ class _Before(NamedTuple):
     key: PartitionKey
     path: str
     segment: Segment
+    files: Readable  # the segment with what its journal has of it
+
+
+async def _left_by_crash(
+    scan: SegmentScan, at: _Before, length: int, behind: FoundBlock | None
+) -> bool:
+    """Whether the opening will cut the end of the segment; see segment/damage.py."""
+    end = length if behind is None else behind.position
+    room_bytes = end - scan.position
+    raw = await at.files.read(
+        at.path, position=scan.position, bytes_max=min(room_bytes, JUDGED_BYTES_MAX)
+    )
+    return left_by_crash(raw, scan.position, room_bytes, scan.seed, at_end=behind is None)
 
 
 def _header_faults(header: SegmentHeader, key: PartitionKey, segment: Segment) -> list[str]:
@@ -222,10 +288,8 @@ def _header_faults(header: SegmentHeader, key: PartitionKey, segment: Segment) -
     ]
 
 
-def _seal_faults(
-    segment: Segment, scan: SegmentScan, side: SideIndex | None, index: _IndexCheck
-) -> list[str]:
-    """Where manifest, segment and side index disagree about a sealed segment."""
+def _seal_faults(segment: Segment, scan: SegmentScan) -> list[str]:
+    """Where the manifest and a sealed segment disagree."""
     faults = []
     if scan.next_offset != segment.next_offset:
         faults.append(
@@ -236,18 +300,18 @@ def _seal_faults(
             f"its last append time is {scan.last_append_ms}, "
             f"the manifest says {segment.last_append_ms}"
         )
-    if side is None:
-        return faults
+    return faults
+
+
+def _index_fault(segment: Segment, scan: SegmentScan, side: SideIndex, index: _IndexCheck) -> str:
+    """Where the side index of a sound segment is wrong, or an empty string."""
     named = (side.base_offset, side.epoch, side.next_offset, side.segment_bytes)
     if named != (segment.base_offset, segment.epoch, segment.next_offset, segment.bytes):
-        faults.append(f"the side index is of {named}, the manifest of another state")
+        return f"the side index is of {named}, the manifest of another state"
     if side.seed != scan.seed:
-        faults.append("the side index has another seed")
-    faults += [
-        f"the side index names offset {offset} at position {position}, which is no such block"
-        for position, (offset, _) in list(index.expected.items())[:1]
-    ]
-    state = scan.all_state()
-    if state.encode() != side.state.encode():
-        faults.append("the log state in the side index is not the one at the segment's end")
-    return faults
+        return "the side index has another seed"
+    for position, (offset, _) in index.expected.items():
+        return f"the side index names offset {offset} at position {position}, no such block"
+    if scan.all_state().encode() != side.state.encode():
+        return "the log state in the side index is not the one at the segment's end"
+    return ""

@@ -6,27 +6,39 @@ every change is a compare-and-set of the one before.
 Shape: one JSON object, UTF-8: version, epoch, owner, instance, change, start, deleted,
     state_of ([base offset, epoch] or null), and segments, oldest first, each
     [base offset, epoch, next offset or null while unsealed, bytes, last append ms].
-    Optional: end_state (the log's state at the end of the last sealed segment, base64),
-    handed_over, and metered ([offset below which all is metered, earliest append time of later
-    messages, offset from which on nothing was left out]).
+    A segment whose file is not named after its base offset has the number in its name as a sixth
+    field, in ``state_of`` as the third; one whose append times are wrong has ``counted_ms`` as a
+    seventh. A record with such a segment has version 2, else 1.
+    Optional: journal (the name of the one that may hold the end of the unsealed segment; such a
+    record has version 3), end_state (the log's state at the end of the last sealed segment,
+    base64), handed_over, and metered ([offset below which all is metered, earliest append time
+    of later messages, offset from which on nothing was left out]).
     ``instance`` and ``change`` make every written value unique, so a read resolves the outcome
     of an unknown compare-and-set.
 """
 
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from opentalos.log.metering.meter import Mark
 from opentalos.log.segment.format import segment_path
-from opentalos.model.errors import CorruptLog, NewerFormat, StorageFull
+from opentalos.model.errors import CorruptLog, ManifestFull, NewerFormat
 from opentalos.model.message import PartitionKey
 
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 3
+_VERSION_WITHOUT_JOURNAL = 2
+_VERSION_WITHOUT_NUMBERS = 1  # so that a server of that version can read it
+_ROW_FIELDS = 5  # without a number and ``counted_ms``
+_NUMBERED = 3  # fields of a file's name with a number
 MANIFEST_BYTES_MAX = 512 << 10  # bound of one MetaStore record
 # Above so many segments a roll waits for a larger file, so that the record stays in its bound.
 SEGMENTS_SOFT_MAX = 2_000
+# Rows that are kept for recoveries: a log that was not closed cleanly can always be opened, sealed
+# and read, and its segments be merged. Only a put to a sealed log is refused before.
+SEGMENTS_RESERVE = 64
 # With a state of so many bytes, some tens of producers, a planned move needs no side index.
 END_STATE_BYTES_MAX = 4 << 10
 
@@ -39,6 +51,14 @@ class Segment(NamedTuple):
     next_offset: int | None = None  # None: unsealed
     bytes: int = 0
     last_append_ms: int = 0
+    number: int = 0  # in the file's name; 0: it is named after the base offset
+    counted_ms: int = 0  # retention counts from here instead of ``last_append_ms``; 0: not
+
+    @property
+    def name(self) -> tuple[int, ...]:
+        """What distinguishes its file from others of the partition."""
+        name = (self.base_offset, self.epoch, self.number)
+        return name if self.number else name[:2]
 
     @property
     def sealed(self) -> bool:
@@ -47,7 +67,10 @@ class Segment(NamedTuple):
 
     def path(self, key: PartitionKey) -> str:
         """Where the segment lies in the file store."""
-        return segment_path(key.topic_uuid, key.partition, self.base_offset, self.epoch)
+        return segment_path(key.topic_uuid, key.partition, *self.name)
+
+
+_WIDEST = Segment(*(10**18,) * 7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +83,14 @@ class Manifest:
     change: int = 0  # counts the changes by that process
     start: int = 0
     deleted: bool = False
-    state_of: tuple[int, int] | None = None  # with no segments: whose side index has the state
+    state_of: tuple[int, ...] | None = None  # with no segments: whose side index has the state
     segments: tuple[Segment, ...] = ()
     end_state: bytes = b""  # of the log while all is sealed; empty: ask the side index
     handed_over: bool = False  # sealed by a planned move, which closes the file afterwards
     # As of this record. Only segments below it may be dropped, or the next owner would count the
     # rest of a minute as the whole.
     metered: Mark | None = None
+    journal: str = ""  # that may hold the end of the unsealed segment
 
     @property
     def unsealed(self) -> Segment | None:
@@ -95,15 +119,17 @@ class Manifest:
         if self.unsealed is None:
             return self
         former = self.segments[:-1]
-        return replace(self, segments=former if sealed is None else (*former, sealed))
+        segments = former if sealed is None else (*former, sealed)
+        return replace(self, segments=segments, journal="")
 
-    def registered(self, segment: Segment) -> "Manifest":
+    def registered(self, segment: Segment, journal: str = "") -> "Manifest":
         """A new unsealed segment at the end; the one before must be sealed."""
         if self.unsealed is not None:
             raise ValueError("at most one segment may be unsealed")
         return replace(
             self,
             segments=(*self.segments, segment),
+            journal=journal,
             state_of=None,
             end_state=b"",
             handed_over=False,
@@ -121,17 +147,41 @@ class Manifest:
         start = gone[-1].next_offset
         if start is None:
             raise ValueError("an unsealed segment cannot be dropped")
-        state_of = self.state_of if kept else (gone[-1].base_offset, gone[-1].epoch)
+        state_of = self.state_of if kept else gone[-1].name
         return replace(self, segments=kept, start=start, state_of=state_of)
+
+    def merged(self, run: tuple[Segment, ...], segment: Segment) -> "Manifest | None":
+        """With ``segment`` instead of ``run``; None if it does not have that run any more."""
+        first = next((at for at, row in enumerate(self.segments) if row == run[0]), -1)
+        if first < 0 or self.segments[first : first + len(run)] != run:
+            return None
+        behind = self.segments[first + len(run) :]
+        return replace(self, segments=(*self.segments[:first], segment, *behind))
+
+    def check_room(self) -> None:
+        """Raises: ManifestFull: a put must not add a segment, so that a recovery still can."""
+        if len(self.segments) > SEGMENTS_SOFT_MAX:
+            replace(self, segments=(*self.segments, *(_WIDEST,) * SEGMENTS_RESERVE)).encode()
+
+    def recounted(self, counted: Mapping[int, int]) -> "Manifest":
+        """With ``counted_ms`` of the segments with these base offsets."""
+        segments = tuple(
+            segment._replace(counted_ms=counted.get(segment.base_offset, segment.counted_ms))
+            for segment in self.segments
+        )
+        return replace(self, segments=segments)
 
     def tombstone(self, instance: str) -> "Manifest":
         """The record of a partition that is being deleted: no former owner can change it."""
         return replace(self, epoch=self.epoch + 1, owner="", instance=instance, deleted=True)
 
     def encode(self) -> bytes:
-        """The record's value. Raises: StorageFull above the record's bound."""
+        """The record's value. Raises: ManifestFull above the record's bound."""
+        rows = [_row(segment) for segment in self.segments]
+        numbered = any(len(row) > _ROW_FIELDS for row in rows)
+        numbered = numbered or len(self.state_of or ()) == _NUMBERED
         fields: dict[str, Any] = {
-            "version": MANIFEST_VERSION,
+            "version": _VERSION_WITHOUT_JOURNAL if numbered else _VERSION_WITHOUT_NUMBERS,
             "epoch": self.epoch,
             "owner": self.owner,
             "instance": self.instance,
@@ -139,8 +189,10 @@ class Manifest:
             "start": self.start,
             "deleted": self.deleted,
             "state_of": self.state_of,
-            "segments": self.segments,
+            "segments": rows,
         }
+        if self.journal:
+            fields.update(version=MANIFEST_VERSION, journal=self.journal)
         if self.end_state:
             fields["end_state"] = b64encode(self.end_state).decode()
         if self.handed_over:
@@ -149,7 +201,10 @@ class Manifest:
             fields["metered"] = self.metered
         value = json.dumps(fields, separators=(",", ":")).encode()
         if len(value) > MANIFEST_BYTES_MAX:
-            raise StorageFull(f"{len(self.segments)} segments do not fit into one manifest")
+            raise ManifestFull(
+                f"{len(self.segments)} segments do not fit into one manifest of at most "
+                f"{MANIFEST_BYTES_MAX} bytes"
+            )
         return value
 
     @classmethod
@@ -159,6 +214,12 @@ class Manifest:
             return _from_json(json.loads(value))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptLog(f"manifest cannot be read: {error!r}") from error
+
+
+def _row(segment: Segment) -> tuple[object, ...]:
+    if segment.counted_ms:
+        return segment
+    return segment[:-1] if segment.number else segment[:_ROW_FIELDS]
 
 
 def _from_json(fields: dict[str, Any]) -> Manifest:
@@ -185,5 +246,6 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
         segments=segments,
         end_state=b64decode(fields.get("end_state", ""), validate=True),
         handed_over=fields.get("handed_over", False),
+        journal=fields.get("journal", ""),
         metered=Mark(*map(int, metered)) if metered else None,
     )

@@ -12,6 +12,7 @@ from opentalos.model.errors import (
     CorruptLog,
     OutcomeUnknown,
     PartitionNotServing,
+    StoreUnavailable,
     VersionConflict,
 )
 from opentalos.model.message import PartitionKey
@@ -82,8 +83,11 @@ class ManifestStore:
                 version = await self.meta.replace(path, value, versioned.version)
         except (VersionConflict, AlreadyExists) as error:
             raise PartitionNotServing(f"{path}: another owner changed the manifest") from error
-        except OutcomeUnknown:
-            record = await self.meta.get(path)
+        except OutcomeUnknown as unknown:
+            try:
+                record = await self.meta.get(path)
+            except StoreUnavailable:  # of the read; it says nothing about the change
+                raise unknown from None
             if record is None or record.value != value:
                 raise
             version = record.version

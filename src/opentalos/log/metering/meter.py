@@ -14,6 +14,9 @@ MINUTE_MS = 60_000
 # Kept in memory per partition until they are metered. Above it counting stops and later resumes
 # from the log itself, which is the spool.
 MINUTES_MAX = 8
+# A minute so far in the future was stored under a wrong clock. Nobody waits until it has passed:
+# retention would wait as well. What ends it is the floor, not the clock.
+FUTURE_MS_MIN = 600_000
 
 
 class Mark(NamedTuple):
@@ -113,7 +116,8 @@ class Meter(Minutes):
         while found and found[0].reported_offset == found[0].next_offset:
             first = found[0]
             end_ms = first.minute_ms + self.unit_ms
-            if len(found) == 1 and not (quiet and now_ms >= end_ms):
+            ended = now_ms >= end_ms or first.minute_ms > now_ms + FUTURE_MS_MIN
+            if len(found) == 1 and not (quiet and ended):
                 break
             floor_ms = max(self.mark.floor_ms, end_ms)
             self.mark = self.mark._replace(offset=first.next_offset, floor_ms=floor_ms)

@@ -1,5 +1,5 @@
-"""Pure decisions of the partition writer: when a segment is rolled or sealed, what a failed opening
-means for those who wait.
+"""Pure decisions of the partition writer: when a segment is rolled or sealed, what failed openings
+and commits mean for those who wait.
 
 ``PartitionWriter`` asks before each commit and after each failed opening, the upkeep for each open
 partition of a pass; both get values and execute them.
@@ -12,6 +12,7 @@ from opentalos.log.manifest.manifest import SEGMENTS_SOFT_MAX
 from opentalos.log.partition.lifecycle import PartitionLifecycle
 from opentalos.model.errors import (
     CorruptLog,
+    ManifestFull,
     NewerFormat,
     NotOwner,
     PartitionNotServing,
@@ -21,9 +22,16 @@ from opentalos.model.errors import (
 )
 from opentalos.model.limits import LogLimits
 
+PREPARE_SHARE = 7 / 8  # of the size or age at which a segment is rolled
 SOFT_MAX_ROLL_FACTOR = 16  # larger segments, once a manifest has very many
+
+ISOLATE_AFTER = 2  # failures of a group before its blocks are committed one by one
+ALONE_FAILURES_MAX = 2  # of one block, before it is refused
+FORGOTTEN_AFTER_S = 60.0  # a failure so long ago says nothing about the store now
 REOPEN_DELAY_FIRST_S = 0.01
 REOPEN_DELAY_MAX_S = 1.0
+PAUSE_FIRST_S = 0.25  # in which puts are refused, after an attempt was given up
+PAUSE_MAX_S = 5.0
 
 
 class Due(Enum):
@@ -32,6 +40,7 @@ class Due(Enum):
     DISCARD = auto()  # it has no messages, so a roll would make the very same file
     ROLL = auto()  # seal it and register the next one
     SEAL = auto()  # seal it; the next put opens the partition
+    PREPARE = auto()  # make the next file, so that the roll does not wait for it
 
 
 def segment_due(
@@ -40,7 +49,8 @@ def segment_due(
     """The one rule for rolling and sealing: durability, size, age, idle time. None: keep it.
 
     ``idle_s`` is the time since the last put, None while a put waits. With a put that waits the
-    answer is never SEAL, without one it is SEAL or None.
+    answer is never SEAL, without one it is SEAL or None. A segment of another durability than the
+    topic's takes no further put, and its close makes all of it durable.
     """
     segment, limits = partition.segment, partition.context.limits
     if segment is None:
@@ -48,10 +58,11 @@ def segment_due(
     factor = 1
     if len(partition.versioned.manifest.segments) > SEGMENTS_SOFT_MAX:
         factor = SOFT_MAX_ROLL_FACTOR
-    old = now_s - segment.opened_s >= limits.segment_age_max_s * factor
+    age_s, age_max_s = now_s - segment.opened_s, limits.segment_age_max_s * factor
+    old = age_s >= age_max_s
+    outdated = is_outdated(partition)
     if idle_s is not None:
-        return Due.SEAL if old or idle_s >= limits.idle_seal_s else None
-    outdated = segment.durability is not partition.settings.durability
+        return Due.SEAL if old or outdated or idle_s >= limits.idle_seal_s else None
     if not segment.has_messages:
         return Due.DISCARD if outdated else None
     if outdated:  # no put may be acknowledged at the old durability
@@ -59,9 +70,20 @@ def segment_due(
     size_bytes = segment.view.end_position
     if not partition.context.guard.steady():  # the roll needs the coordination, so it waits
         return Due.ROLL if size_bytes >= limits.segment_bytes_hard_max else None
-    if old or size_bytes >= min(limits.segment_bytes_max * factor, limits.segment_bytes_hard_max):
+    size_max = min(limits.segment_bytes_max * factor, limits.segment_bytes_hard_max)
+    if old or size_bytes >= size_max:
         return Due.ROLL
+    if segment.next_file is None and (
+        size_bytes >= size_max * PREPARE_SHARE or age_s >= age_max_s * PREPARE_SHARE
+    ):
+        return Due.PREPARE
     return None
+
+
+def is_outdated(partition: PartitionLifecycle) -> bool:
+    """Whether the open segment has another durability than the topic by now."""
+    segment = partition.segment
+    return segment is not None and segment.durability is not partition.settings.durability
 
 
 class Attempt(NamedTuple):
@@ -91,10 +113,102 @@ def judge_opening(attempt: Attempt, limits: LogLimits) -> Verdict:
         queue_error, final = type(error)(*error.args), True
     elif isinstance(error, StorageFull):
         queue_error = StorageFull(str(error))
+    elif isinstance(error, ManifestFull):  # until segments are merged or dropped
+        return Verdict(None, ManifestFull(f"{attempt.name}: {error}"), 0.0)
     elif isinstance(error, NotOwner | TopicNotExist):
         return Verdict(None, error, 0.0)
     if not final and attempt.tried_s <= limits.recover_deadline_s:
         if attempt.number < limits.reopen_attempts_max:
-            delay_s = min(REOPEN_DELAY_FIRST_S * 2.0**attempt.number, REOPEN_DELAY_MAX_S)
-            return Verdict(queue_error, None, delay_s)
+            return Verdict(queue_error, None, reopen_delay_s(attempt.number))
     return Verdict(queue_error, refusal, 0.0)
+
+
+def reopen_delay_s(number: int) -> float:
+    """The wait after so many failures in a row: an opening costs an epoch and a file."""
+    return min(REOPEN_DELAY_FIRST_S * 2.0**number, REOPEN_DELAY_MAX_S)
+
+
+class Failures:
+    """Failed commits and openings in a row, and the blocks that are suspected.
+
+    A group whose commit failed is re-opened for and tried again, a bounded number of times: an
+    opening that succeeds proves nothing about the group, so only a successful commit ends the run.
+    If the same blocks failed together twice, one of them may be the cause. From then on they are
+    committed one by one, and the block that fails alone is refused, so that its neighbours are
+    stored.
+    """
+
+    __slots__ = (
+        "_alone",
+        "_given_up",
+        "_judged",
+        "_last_s",
+        "count",
+        "error",
+        "first_s",
+        "suspects",
+    )
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.suspects = 0  # blocks at the head of the queue that are to be committed alone
+        self.error: BaseException | None = None  # the last one
+        self.first_s = 0.0  # when the first attempt that failed began
+        self._last_s = 0.0
+        self._alone = 0  # failures of the suspect at the head
+        self._given_up = 0
+        self._judged = True  # whether it is known which blocks of the failed group are stored
+
+    def commit_failed(self, error: BaseException, now_s: float) -> None:
+        """A commit failed; ``returned`` follows when an opening has looked."""
+        self.note(error, now_s, now_s)
+        self._judged = False
+
+    def note(self, error: BaseException, began_s: float, now_s: float) -> None:
+        """An attempt that began at ``began_s`` failed."""
+        if self.count and now_s - self._last_s > FORGOTTEN_AFTER_S:
+            self.count = self._given_up = 0
+        if not self.count:
+            self.first_s = began_s
+        self.count += 1
+        self._last_s = now_s
+        self.error = error
+
+    def stored(self, blocks: int) -> None:
+        """A commit of so many blocks succeeded."""
+        self.count = self._given_up = self._alone = 0
+        self.suspects = max(0, self.suspects - blocks)
+        self.error = None
+
+    def returned(self, blocks: int) -> bool:
+        """So many blocks of the failed group are not in the log. True: refuse it, it was alone."""
+        if self._judged:  # by an earlier opening, which then failed
+            return False
+        self._judged = True
+        if not self.suspects:
+            self.suspects = blocks if self.count >= ISOLATE_AFTER else 0
+            return False
+        self._alone += 1
+        if blocks and self._alone < ALONE_FAILURES_MAX:
+            return False
+        self._alone = 0
+        self.suspects -= 1
+        return blocks > 0
+
+    def answered(self) -> None:
+        """Nothing of the queue is left."""
+        self.suspects = self._alone = 0
+
+    def over(self, now_s: float, limits: LogLimits) -> bool:
+        """Whether those who wait are to be answered instead of a further attempt."""
+        tried_s = now_s - self.first_s
+        return self.count >= limits.reopen_attempts_max or tried_s > limits.recover_deadline_s
+
+    def commit_delay_s(self) -> float:
+        """Until a failed commit is re-opened for; a first failure at once."""
+        return reopen_delay_s(self.count) if self.count > 1 else 0.0
+
+    def pause_s(self) -> float:
+        """How long puts are refused now that an attempt was given up."""
+        self._given_up += 1
+        return min(PAUSE_FIRST_S * 2.0 ** (self._given_up - 1), PAUSE_MAX_S)

@@ -8,10 +8,13 @@ happened.
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
-from opentalos.log.manifest.manifest import END_STATE_BYTES_MAX, Segment
-from opentalos.log.manifest.store import NOTHING
+from opentalos.log.manifest.manifest import END_STATE_BYTES_MAX, Manifest, Segment
+from opentalos.log.manifest.store import NOTHING, VersionedManifest
+from opentalos.log.partition.decisions import is_outdated
 from opentalos.log.partition.log_end import keeps_state
+from opentalos.log.partition.opening import close_handed_over
 from opentalos.log.partition.queue import name_of
 from opentalos.log.partition.state import State
 from opentalos.log.partition.writer import PartitionWriter, marked
@@ -20,7 +23,6 @@ from opentalos.log.segment.index import SideIndex
 from opentalos.log.segment.view import read_side_index, rebuild_side_index
 from opentalos.log.segment.writer import (
     OpenSegment,
-    close_handed_over,
     delete_if_gone,
     finish_soon,
     seal_segment,
@@ -29,7 +31,13 @@ from opentalos.log.segment.writer import (
     store_side_index,
     write_side_index,
 )
-from opentalos.model.errors import PartitionNotServing, TalosError
+from opentalos.model.errors import (
+    ManifestFull,
+    OutcomeUnknown,
+    PartitionNotServing,
+    StoreUnavailable,
+    TalosError,
+)
 from opentalos.model.message import Durability
 
 _log = logging.getLogger(__name__)
@@ -43,6 +51,14 @@ async def open_now(writer: PartitionWriter) -> None:
         await writer.open_step()
     if writer.segment is None and writer.state is not State.DAMAGED:
         raise writer.refusal() or PartitionNotServing(f"{name_of(writer.key)} cannot be opened")
+
+
+async def reopen(writer: PartitionWriter, path: str) -> None:
+    """Job: the segment at ``path`` cannot be written behind its journal: go on in another one."""
+    if writer.segment is not None and writer.segment.view.path == path:
+        writer.write_failed(OutcomeUnknown(f"{path} could not be written behind the journal"))
+    if writer.segment is None and writer.served:
+        await open_now(writer)
 
 
 async def claim(writer: PartitionWriter) -> None:
@@ -67,6 +83,17 @@ async def claim(writer: PartitionWriter) -> None:
     writer.adopt(versioned)
 
 
+async def seal_outdated(writer: PartitionWriter) -> None:
+    """Job: the topic's durability was changed, so what is acknowledged becomes durable now.
+
+    A put that waits rolls the segment itself, and so does the opening after a failed commit.
+    While the coordination is away nothing is sealed; the upkeep does it afterwards.
+    """
+    busy = writer.queue or writer.group is not None
+    if is_outdated(writer) and not busy and writer.context.guard.steady():
+        await seal(writer)
+
+
 async def hand_off(writer: PartitionWriter) -> None:
     """Job: seal for another server that waits: the manifest first, then the file's close."""
     await seal(writer, handing_over=True)
@@ -81,7 +108,7 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     while writer.queue or writer.group is not None:
-        delay_s = await writer.write_step()
+        delay_s = await writer.write_step(in_job=True)
         if delay_s > 0:
             await asyncio.sleep(delay_s)
     segment = writer.segment
@@ -96,6 +123,9 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
     try:
         end_state = segment.state.encode()
         at_once = handing_over and _may_close_later(segment, end_state)
+        if at_once:
+            least_s = context.limits.commit_deadline_s / 2  # as in ``_closed``
+            await writer.bounded(segment.write_out(), least_s=least_s)
         entry = sealed_entry(segment) if at_once else await _closed(writer, segment, side)
         closed_s = loop.time()
         manifest = writer.versioned.manifest.with_last_sealed(entry if keeps else None)
@@ -134,49 +164,88 @@ def _may_close_later(segment: OpenSegment, end_state: bytes) -> bool:
 
 
 async def _closed(writer: PartitionWriter, segment: OpenSegment, side: SideIndex | None) -> Segment:
-    """Close the file and write its side index, both at once: a new owner may wait for them."""
+    """Close the file and write its side index, both at once: a new owner may wait for them.
+
+    Many are closed at once, so one hangs only if it leaves a put just the time for a fresh file.
+    """
+    least_s = writer.context.limits.commit_deadline_s / 2
     if side is None:
-        return await seal_segment(segment)
-    closed, _ = await asyncio.gather(
+        return await writer.bounded(seal_segment(segment), least_s=least_s)
+    both = asyncio.gather(
         seal_segment(segment),
         write_side_index(writer.context, segment.view.path, side),
         return_exceptions=True,
     )
+    closed, _ = await writer.bounded(both, least_s=least_s)
     if isinstance(closed, BaseException):
         raise closed
     return closed
 
 
-async def drop(writer: PartitionWriter, count: int) -> None:
-    """Job: retention drops the oldest segments, manifest first, files after a grace."""
+async def drop(writer: PartitionWriter, count: int, last: Segment) -> None:
+    """Job: retention drops the oldest segments, manifest first, files after a grace.
+
+    It was decided for ``count`` segments up to ``last``. If a merge changed them meanwhile, the
+    count means others, which have not expired: nothing is dropped, and the next pass decides again.
+    """
     context = writer.context
     if writer.segment is None and not writer.readable:
         return
     manifest = writer.versioned.manifest
+    if manifest.sealed[count - 1 : count] != (last,):
+        return
     gone = _metered(writer, manifest.sealed[:count])
     if not gone:
         return
     if len(gone) == len(manifest.segments):
         await _keep_state(writer, gone[-1])
+    versioned = await change_sealed(writer, manifest.dropped(len(gone)))
+    due_s = asyncio.get_running_loop().time() + context.limits.delete_grace_s
+    for segment in gone:
+        path = segment.path(writer.key)
+        context.views.forget(path)
+        context.schedule_deletion(path, due_s)
+        if versioned.manifest.state_of != segment.name:
+            context.schedule_deletion(index_path(path), due_s)
+    context.counters.segments_dropped += len(gone)
+
+
+async def recount(writer: PartitionWriter, counted: Mapping[int, int]) -> None:
+    """Job: store from when retention counts segments whose append times are wrong."""
+    if writer.segment is None and not writer.readable:
+        return
+    await change_sealed(writer, writer.versioned.manifest.recounted(counted))
+    _log.warning(
+        "%s: append times of sealed segments do not fit the clock, retention counts from now: %d",
+        *(name_of(writer.key), len(counted)),
+    )
+
+
+async def change_sealed(writer: PartitionWriter, manifest: Manifest) -> VersionedManifest:
+    """Change segments that are sealed; the partition continues as it was.
+
+    Also after an error that says "not done": an outage must not cost the open segment. Only after
+    a conflict or an unknown outcome is what is held perhaps outdated.
+    Raises: TalosError.
+    """
+    context = writer.context
+    if not context.guard.steady():
+        raise PartitionNotServing("coordination is away: sealed segments are changed later")
     try:
-        dropped = marked(writer, manifest.dropped(len(gone)))
-        versioned = await context.manifests.change(writer.key, writer.versioned, dropped)
+        versioned = await context.manifests.change(
+            writer.key, writer.versioned, marked(writer, manifest)
+        )
+    except (StoreUnavailable, ManifestFull):
+        raise
     except TalosError as error:
-        # What is held may be outdated now, and a later change would need the true version.
+        # A later change would need the true version.
         if writer.segment is not None:
             writer.write_failed(error)
         else:
             writer.manifest_changed()
         raise
     writer.manifest_replaced(versioned)
-    due_s = asyncio.get_running_loop().time() + context.limits.delete_grace_s
-    for segment in gone:
-        path = segment.path(writer.key)
-        context.views.forget(path)
-        context.schedule_deletion(path, due_s)
-        if writer.versioned.manifest.state_of != (segment.base_offset, segment.epoch):
-            context.schedule_deletion(index_path(path), due_s)
-    context.counters.segments_dropped += len(gone)
+    return versioned
 
 
 async def close_later(writer: PartitionWriter) -> None:
@@ -201,7 +270,7 @@ async def _keep_state(writer: PartitionWriter, last: Segment) -> None:
     interval_bytes = context.limits.index_interval_bytes
     if await read_side_index(context.files, index_path(path), interval_bytes) is None:
         side, _ = await rebuild_side_index(context.files, path, last, interval_bytes)
-        await store_side_index(context, path, side)
+        await store_side_index(context.files, path, side)
 
 
 async def delete(writer: PartitionWriter) -> None:

@@ -6,14 +6,13 @@ writes an attribute. So all changes of state, manifest, segment and high waterma
 module and in the writer, each between two awaits.
 """
 
-import asyncio
 import logging
 
 from opentalos.log.context import LogContext
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import NOTHING, VersionedManifest
 from opentalos.log.metering.meter import Mark, Meter
-from opentalos.log.partition.queue import PutQueue, name_of, refuse_jobs
+from opentalos.log.partition.queue import NO_BLOCKS, PutQueue, name_of, refuse_jobs
 from opentalos.log.partition.read_waiters import Arrivals
 from opentalos.log.partition.state import GONE, INITIAL, READABLE, Event, State, next_state
 from opentalos.log.results import TopicLogSettings
@@ -44,7 +43,6 @@ class PartitionLifecycle(PutQueue):
 
     __slots__ = (
         "abandoned",
-        "adopted_s",
         "arrivals",
         "damage",
         "last_put_s",
@@ -63,7 +61,7 @@ class PartitionLifecycle(PutQueue):
     )
 
     def __init__(self, context: LogContext, key: PartitionKey, settings: TopicLogSettings) -> None:
-        super().__init__(context, key, uses_reserve=settings.uses_reserve)
+        super().__init__(context, key, tenant=settings.tenant, uses_reserve=settings.uses_reserve)
         self.settings = settings
         self.traffic = context.traffic_of(key.topic_uuid, key.partition)
         self._enter(INITIAL)
@@ -71,7 +69,6 @@ class PartitionLifecycle(PutQueue):
         self.view: SegmentView | None = None  # of the unsealed segment, also while re-opening
         self.versioned: VersionedManifest = NOTHING
         self.next_offset = 0  # the high watermark: no message from here on is shown
-        self.adopted_s = 0.0  # loop time at which ``versioned`` was read
         self.total_bytes: int | None = None  # ever appended; None: not looked up yet
         self.meter = Meter(settings.minute_ms) if settings.minute_ms else None
         self.last_put_s = 0.0
@@ -120,6 +117,8 @@ class PartitionLifecycle(PutQueue):
             self._move(Event.SEALED)
         self._forget_segment()
         self.view, self.versioned = None, versioned
+        if not self.queue:
+            self.queue = NO_BLOCKS
 
     def write_failed(self, error: Exception) -> None:
         """The file is dead: the outcome of the group in flight is unknown until a recovery."""
@@ -194,7 +193,6 @@ class PartitionLifecycle(PutQueue):
         """A manifest whose segments are all sealed is the truth."""
         self._meter_from(versioned.manifest)
         self.versioned = versioned
-        self.adopted_s = asyncio.get_running_loop().time()
         self.next_offset = versioned.manifest.sealed_next
         self.view = None
 
@@ -208,6 +206,8 @@ class PartitionLifecycle(PutQueue):
 
     def _forget_segment(self) -> None:
         """The open segment takes no more commits."""
+        if self.segment is not None and self.segment.next_file is not None:
+            self.segment.next_file.drop()
         self.segment = None
         self.context.open_partitions.pop(self, None)
 

@@ -6,6 +6,7 @@ I1 and I3), and nothing beyond them is shown before it is copied (I4).
 """
 
 import logging
+import math
 from typing import NamedTuple, Protocol
 
 from opentalos.log.context import LogContext
@@ -13,8 +14,10 @@ from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import VersionedManifest
 from opentalos.log.partition.queue import name_of
 from opentalos.log.results import TopicLogSettings
+from opentalos.log.segment.damage import JUDGED_BYTES_MAX, left_by_crash, page_missing
 from opentalos.log.segment.format import (
     BLOCK_HEADER_BYTES,
+    FLAG_END_MARK,
     SEGMENT_HEADER_BYTES,
     SEGMENT_MAGIC,
     block_end,
@@ -41,10 +44,10 @@ from opentalos.model.errors import (
     NotFound,
 )
 from opentalos.model.message import Durability, MessageBlock, PartitionKey
+from opentalos.ports.file_store import FileStore
 
 _log = logging.getLogger(__name__)
 
-_ZEROS = bytes(512)  # one sector: what a page that was never written reads as
 _START_BYTES = 64 << 10  # of a segment that are searched for such a page
 
 
@@ -60,7 +63,7 @@ class Claim(Protocol):
         ...
 
     def damaged(self, versioned: VersionedManifest, view: SegmentView | None) -> None:
-        """The log cannot be continued, but valid blocks can be read; None: all is sealed."""
+        """The log cannot be continued, but valid blocks can be read; None: sealed ones only."""
         ...
 
 
@@ -107,15 +110,18 @@ class EndRecovery:
     def __init__(
         self, context: LogContext, key: PartitionKey, settings: TopicLogSettings, claim: Claim
     ) -> None:
-        self._context, self._key, self._settings, self._claim = context, key, settings, claim
+        self._context, self._key, self._claim = context, key, claim
+        self._topic = settings.durability  # now; the segment may have another one
+        self._durability: Durability | None = None  # of the segment, once its header was read
+        self._files: FileStore = context.files
+        self._copy_from = math.inf  # position in the segment from which on its file may lack bytes
 
     async def run(self, versioned: VersionedManifest, last: Segment) -> RecoveredEnd:
         """Find C and the tail. Raises: CorruptLog, RecoveryStuck."""
-        files, path = self._context.files, last.path(self._key)
-        deadline_s = self._context.limits.recover_deadline_s
+        path = last.path(self._key)
         try:
-            length = await files.recover(path, deadline_s=deadline_s)
-            fixed = await read_head(files, path, length)
+            length = await self._fenced(path, versioned)
+            fixed = await read_head(self._files, path, length)
         except NotFound as error:
             raise CorruptLog(f"{name_of(self._key)}: segment file {path} is missing") from error
         try:
@@ -129,26 +135,44 @@ class EndRecovery:
             await self._check_damage(versioned, scan, path, length)
         tail = await _read_tail(fixed, path, scan)
         if scan.tail_position == scan.state_end and not keeps_state(versioned.manifest, scan.state):
-            return RecoveredEnd(None, None, scan.committed, scan.state, tail)
+            return RecoveredEnd(None, None, scan.tail_offset, scan.state, tail)
         scan.index.cut(scan.tail_position)
-        sealed = Segment(
-            last.base_offset,
-            last.epoch,
-            scan.committed,
-            scan.tail_position,
-            scan.state.last_append_ms,
+        sealed = last._replace(
+            next_offset=scan.tail_offset,
+            bytes=scan.tail_position,
+            last_append_ms=scan.state.last_append_ms,
         )
         side = SideIndex(
             scan.seed,
             last.epoch,
             last.base_offset,
-            scan.committed,
+            scan.tail_offset,
             scan.tail_position,
             scan.index,
             # The new segment continues the scan's state, so the side index gets a copy.
             LogState.decode(scan.state.encode()),
         )
-        return RecoveredEnd(sealed, side, scan.committed, scan.state, tail)
+        return RecoveredEnd(sealed, side, scan.tail_offset, scan.state, tail)
+
+    async def _fenced(self, path: str, versioned: VersionedManifest) -> int:
+        """Fence the segment and the journal it may need; its length with what that has.
+
+        Raises: CorruptLog: the journal is damaged, so only what is sealed can be read.
+        """
+        context, journal = self._context, versioned.manifest.journal
+        deadline_s = context.limits.recover_deadline_s
+        if not journal:
+            return await self._files.recover(path, deadline_s=deadline_s)
+        self._files = context.journaled
+        try:
+            end = await context.journaled.recover_end(path, journal, deadline_s)
+        except CorruptLog:
+            context.counters.corrupt += 1
+            self._claim.damaged(versioned, None)
+            raise
+        if end.copy_from is not None:
+            self._copy_from = end.copy_from
+        return end.length
 
     async def _scan(self, files: Readable, last: Segment, path: str, length: int) -> SegmentScan:
         context = self._context
@@ -157,22 +181,37 @@ class EndRecovery:
         except CorruptLog as error:
             # It was registered, so a commit of this header had returned.
             raise CorruptLog(f"{name_of(self._key)}: {error}") from error
+        self._durability = header.durability
         index = SparseIndex(context.limits.index_interval_bytes)
-        scan = SegmentScan(header.seed, last.base_offset, index)
+        scan = SegmentScan(header.seed, last.base_offset, index, self._copy_from)
         await scan_segment(files, path, scan, length)
         if not scan.state_end:
             raise CorruptLog(self._place(path, scan))
         return scan
 
     async def _start_lost_by_power(self, path: str, length: int) -> bool:
-        """Whether a flushed segment's first page never reached the disk: zeros, or cut short."""
-        if self._settings.durability is not Durability.FLUSHED:
+        """Whether a flushed segment's first page never reached the disk: zeros, or cut short.
+
+        Only in files of older servers: by now the first commit of every file is synced.
+        """
+        if self._durability is not None or not self._may_be_cut():
             return False
-        raw = await self._context.files.read(path, position=0, bytes_max=_START_BYTES)
+        raw = await self._files.read(path, position=0, bytes_max=_START_BYTES)
         first_bytes = SEGMENT_HEADER_BYTES + BLOCK_HEADER_BYTES
-        if length < first_bytes or _ZEROS in raw or not any(raw[:first_bytes]):
+        if length < first_bytes:
             return True
-        return raw.startswith(SEGMENT_MAGIC) and block_end(raw, SEGMENT_HEADER_BYTES) > length
+        # Zeros of a payload are no lost page: only header and state block are looked at.
+        known = raw.startswith(SEGMENT_MAGIC)
+        end = block_end(raw, SEGMENT_HEADER_BYTES) if known else first_bytes
+        return page_missing(raw, 0, 0, end, length <= len(raw)) or (known and end > length)
+
+    def _may_be_cut(self) -> bool:
+        """Whether a power loss may have taken acknowledged bytes of the segment.
+
+        The segment itself says so. One of an older server does not: it is cut only if the topic
+        is flushed now and pages are missing, as its writer would have; otherwise it is refused.
+        """
+        return (self._durability or self._topic) is Durability.FLUSHED
 
     async def _without(
         self, versioned: VersionedManifest, last: Segment, error: CorruptLog
@@ -187,34 +226,51 @@ class EndRecovery:
     async def _check_damage(
         self, versioned: VersionedManifest, scan: SegmentScan, path: str, length: int
     ) -> None:
-        """Distinguish a torn tail from damage, where a later block has a larger ``committed``."""
+        """Cut off what a crash left behind the last valid block. Raises: CorruptLog: it is rot.
+
+        A later block with a larger ``committed`` proves that the bad one was acknowledged. Only a
+        power loss that took pages of a flushed segment explains that; without such a proof, any
+        crash in the middle of the last group.
+        """
         context = self._context
         acknowledged, behind = scan.committed, length
-        async for found in valid_blocks(context.files, path, scan.seed, scan.position + 1, length):
+        async for found in valid_blocks(self._files, path, scan.seed, scan.position + 1, length):
             behind = min(behind, found.position)
             acknowledged = max(acknowledged, found.header.committed)
-        if acknowledged <= scan.next_offset:
+        room_bytes = behind - scan.position
+        raw = await self._files.read(
+            path, position=scan.position, bytes_max=min(room_bytes, JUDGED_BYTES_MAX)
+        )
+        proven = acknowledged > scan.next_offset
+        crash = left_by_crash(raw, scan.position, room_bytes, scan.seed, at_end=behind == length)
+        if crash and (not proven or self._may_be_cut()):
+            self._cut(scan, path, length, acknowledged)
             return
-        if self._settings.durability is Durability.FLUSHED:
-            raw = await context.files.read(
-                path, position=scan.position, bytes_max=min(behind - scan.position, 1 << 20)
-            )
-            # Pages that a power loss took before they were written, the first of them in part.
-            sector_rest = raw[: -scan.position % len(_ZEROS)]
-            if _ZEROS in raw or (sector_rest and not any(sector_rest)):
-                context.counters.truncated += 1
-                _log.warning(
-                    "log-truncated: %s: flushed messages from offset %d to %d were lost",
-                    self._place(path, scan),
-                    scan.next_offset,
-                    acknowledged - 1,
-                )
-                return
         context.counters.corrupt += 1
         view = SegmentView(path, scan.seed, versioned.manifest.segments[-1].base_offset, scan.index)
-        view.show_to(acknowledged, length)
+        # The file is fenced and never cut, so whatever is whole in it may be read.
+        view.show_to(max(acknowledged, scan.next_offset), length)
         self._claim.damaged(versioned, view)
-        raise CorruptLog(f"{self._place(path, scan)}; acknowledged below offset {acknowledged}")
+        raise CorruptLog(
+            f"{self._place(path, scan)}; acknowledged below offset {acknowledged}"
+            + ("" if proven else ", and perhaps this block")
+        )
+
+    def _cut(self, scan: SegmentScan, path: str, length: int, acknowledged: int) -> None:
+        """Count and log what is left out of the log."""
+        counters, place = self._context.counters, self._place(path, scan)
+        if acknowledged > scan.next_offset:
+            counters.truncated += 1
+            _log.warning(
+                "log-truncated: %s: flushed messages from offset %d to %d were lost",
+                *(place, scan.next_offset, acknowledged - 1),
+            )
+            return
+        counters.tails_cut += 1
+        _log.warning(
+            "log-tail-cut: %s: a crash left %d bytes of the last group, which are left out",
+            *(place, length - scan.position),
+        )
 
     def _place(self, path: str, scan: SegmentScan) -> str:
         return (
@@ -234,6 +290,9 @@ async def _read_tail(files: Readable, path: str, scan: SegmentScan) -> Tail:
         if fault:  # it was valid a moment ago
             raise CorruptLog(f"{path} position {scan.tail_position + start}: {fault}")
         header = read_header(raw, start)
+        if header.flags & FLAG_END_MARK:  # of the old segment's commits
+            start += header.block_bytes
+            continue
         stored = stored_block(raw, start, header)
         block = MessageBlock(
             bytes(stored.payload),

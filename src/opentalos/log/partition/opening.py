@@ -15,6 +15,7 @@ A crash between any two steps leaves at most an orphan file, which the next owne
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from opentalos.log.context import LogContext
@@ -36,13 +37,14 @@ from opentalos.log.segment.index import SideIndex
 from opentalos.log.segment.writer import (
     OpenSegment,
     SegmentStart,
-    close_handed_over,
     create_segment,
     delete_if_gone,
     write_side_index_soon,
 )
 from opentalos.model.errors import (
     CorruptLog,
+    ManifestFull,
+    NotFound,
     PartitionNotServing,
     TalosError,
     TopicNotExist,
@@ -55,6 +57,7 @@ _log = logging.getLogger(__name__)
 # After a crash hundreds of partitions are opened and readers wait for them; the side index of a
 # recovered segment is not urgent.
 SIDE_INDEX_AFTER_S = 3.0
+CLOSED_AFTER_S = 10.0  # a former owner that lives has closed what it handed over by then
 
 
 class Opened(NamedTuple):
@@ -80,7 +83,7 @@ async def open_partition(
     claimed_s = loop.time()
     former = versioned.manifest.unsealed
     try:
-        await _delete_orphans(context, key, versioned.manifest, present)
+        _drop_orphans(context, key, versioned.manifest, present)
         if former is None:
             recovered = await sealed_end(context, key, versioned, claim)
         else:
@@ -102,12 +105,14 @@ async def open_partition(
     entry = Segment(segment.view.base_offset, segment.epoch)
     try:
         _check_guard(context, key)
-        versioned = await context.manifests.change(key, versioned, sealed.registered(entry))
+        registered = sealed.registered(entry, segment.journal)
+        versioned = await context.manifests.change(key, versioned, registered)
     except TalosError:
         await _close_quietly(segment)
         await delete_if_gone(context, key, segment.view.path)
         raise
     if former is not None:
+        context.journaled.settle(former.path(key))
         _after_seal(context, key, former.path(key), recovered.side)
     _log.info(
         "%s is %s at epoch %d: claimed in %.3f s, recovered in %.3f s, open in %.3f s",
@@ -163,6 +168,8 @@ async def _with_next_epoch(
     A partition without any segment may be one of a deleted topic that this server still has in
     memory. Its manifest stands now, so a deletion that begins later will find it.
     """
+    if versioned.manifest.unsealed is None:
+        _check_room(context, versioned.manifest)
     if not _is_ours(context, versioned.manifest):
         await context.guard.confirm_owner(key)
     _check_guard(context, key)
@@ -190,6 +197,14 @@ def _check_guard(context: LogContext, key: PartitionKey) -> None:
         raise refusal
 
 
+def _check_room(context: LogContext, manifest: Manifest) -> None:
+    try:
+        manifest.check_room()
+    except ManifestFull:
+        context.counters.refused_manifest_full += 1
+        raise
+
+
 async def _close_quietly(segment: OpenSegment) -> None:
     """Close a file that may be an orphan now, so that no descriptor stays open."""
     try:
@@ -211,10 +226,31 @@ def _after_seal(context: LogContext, key: PartitionKey, path: str, side: SideInd
         asyncio.get_running_loop().call_later(SIDE_INDEX_AFTER_S, write)
 
 
-async def _delete_orphans(
+def close_handed_over(context: LogContext, key: PartitionKey, manifest: Manifest) -> None:
+    """Make sure that the last sealed file is closed, in case its former owner died before."""
+    if not manifest.segments:
+        return
+    path = manifest.segments[-1].path(key)
+
+    async def recover() -> None:
+        try:
+            await context.files.recover(path, deadline_s=context.limits.recover_deadline_s)
+        except NotFound:
+            return  # retention was quicker
+        except TalosError as error:
+            _log.warning("%s may not be closed yet: %s", path, error)
+
+    def start() -> None:
+        if not context.closing:
+            context.background.start(recover)
+
+    asyncio.get_running_loop().call_later(CLOSED_AFTER_S, start)
+
+
+def _drop_orphans(
     context: LogContext, key: PartitionKey, manifest: Manifest, present: Sequence[str]
 ) -> None:
-    """Delete what former owners left behind; check that every registered segment is there.
+    """Let what former owners left behind be deleted; check that every registered segment is there.
 
     Raises: CorruptLog: a file of this epoch or a later one exists, so the manifest is older than
     the files, or a registered segment is missing.
@@ -224,11 +260,10 @@ async def _delete_orphans(
     if manifest.state_of is not None:
         log_path = segment_path(key.topic_uuid, key.partition, *manifest.state_of)
         kept.add(index_path(log_path))
-    kept.update(path for _, path in context.pending_deletions)
     orphans = []
     for path in present:
         parsed = parse_file_name(path)
-        if parsed is None or path in kept:
+        if parsed is None or path in kept or path in context.pending_deletions:
             continue
         if parsed[1] >= manifest.epoch:
             raise CorruptLog(
@@ -239,6 +274,12 @@ async def _delete_orphans(
     missing = sorted(named.difference(present))
     if missing:
         raise CorruptLog(f"{name_of(key)}: segment file {missing[0]} is missing")
+    if orphans:
+        context.background.start(partial(_delete_orphans, context, orphans))
+
+
+async def _delete_orphans(context: LogContext, orphans: Sequence[str]) -> None:
+    """Beside the opening: each may take seconds to be fenced, and no manifest names it."""
     for path in orphans:
         try:
             await context.files.delete(path)

@@ -11,11 +11,11 @@ from functools import partial
 
 from opentalos.log.context import LogContext
 from opentalos.log.manifest.manifest import Segment
-from opentalos.log.manifest.store import NOTHING
+from opentalos.log.manifest.store import VersionedManifest
 from opentalos.log.metering.meter import Meter
 from opentalos.log.partition.jobs import open_now
 from opentalos.log.partition.log_end import last_state
-from opentalos.log.partition.ownership_guard import SingleServerGuard
+from opentalos.log.partition.ownership_guard import EndProof, SingleServerGuard
 from opentalos.log.partition.queue import name_of
 from opentalos.log.partition.state import END_CERTAIN, State
 from opentalos.log.partition.writer import PartitionWriter
@@ -46,8 +46,6 @@ from opentalos.model.message import (
 
 _log = logging.getLogger(__name__)
 
-# A former owner has ended by then: its session has lapsed. Only for partitions never written to.
-FORMER_WRITES_MAX_S = 15.0
 _READ_ATTEMPTS_MAX = 3  # retention or a roll may move a segment while it is read
 
 
@@ -59,10 +57,11 @@ class PartitionLog:
     partition has left this server.
     """
 
-    __slots__ = ("_context", "append", "key", "writer")
+    __slots__ = ("_context", "_proof", "append", "key", "writer")
 
     def __init__(self, context: LogContext, writer: PartitionWriter) -> None:
         self._context, self.writer, self.key = context, writer, writer.key
+        self._proof: EndProof | None = None  # from when it is first needed
         # ``append(block, waiter)``: queue a block. Raises Unavailable or RequestError: not done,
         # the waiter is not called. A bound method, to save a call on the hot path.
         self.append = writer.append
@@ -151,11 +150,8 @@ class PartitionLog:
 
         Raises: ProducerFenced: a newer epoch is known. Unavailable: not done. OutcomeUnknown.
         """
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         stamp = ProducerStamp(producer_id, epoch, 0)
-        block = MessageBlock(b"", 0, format=PayloadFormat.STATE, producer=stamp)
-        self.announce(block, partial(_settle, future))
-        await future
+        await self._stored(MessageBlock(b"", 0, format=PayloadFormat.STATE, producer=stamp))
 
     def announce(self, block: MessageBlock, waiter: AppendWaiter) -> None:
         """Queue a block without messages that announces a producer's epoch. Raises: as append."""
@@ -213,18 +209,25 @@ class PartitionLog:
         return self.writer.versioned.manifest.start <= offset < self.writer.next_offset
 
     async def _is_end(self, offset: int) -> bool:
-        """Whether the log really ends there; a former owner may have written later.
+        """Whether the log really ends there; another owner may have written later.
 
+        If this server may have lost the partition without knowing, storage decides: it refuses the
+        commits of a former owner, so one that succeeds proves the end.
         Raises: PartitionNotServing, Unavailable.
         """
         writer, context = self.writer, self._context
-        if not writer.foreign or isinstance(context.guard, SingleServerGuard):
+        certain = not writer.foreign and context.guard.certain()
+        if certain or isinstance(context.guard, SingleServerGuard):
             return True
-        if writer.versioned is NOTHING:
-            age_s = asyncio.get_running_loop().time() - writer.adopted_s
-            if age_s > FORMER_WRITES_MAX_S:
-                return True
-        versioned = await context.manifests.load(self.key)
+        if writer.segment is not None:
+            if self._proof is None:
+                self._proof = EndProof(self.announce)
+            error = await self._proof.outcome()
+            if error is not None:
+                text = f"{name_of(self.key)}: another server may own it: {error}"
+                raise PartitionNotServing(text) from error
+            return offset == writer.next_offset
+        versioned = await self._manifest()
         if versioned.version == writer.versioned.version:
             return True
         if writer.damage is not None:  # nothing is read from storage again until a restart
@@ -232,6 +235,19 @@ class PartitionLog:
         if not writer.busy():
             writer.manifest_changed()
         return False
+
+    async def _manifest(self) -> VersionedManifest:
+        """The manifest as it is now. Raises: PartitionNotServing: nobody can say."""
+        try:
+            return await self._context.manifests.load(self.key)
+        except Unavailable as error:
+            raise PartitionNotServing(f"{name_of(self.key)}: no manifest: {error}") from error
+
+    async def _stored(self, block: MessageBlock) -> None:
+        """Commit a block without messages. Raises: as fence_producer."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.announce(block, partial(_settle, future))
+        await future
 
     def _check_end_known(self, offset: int) -> None:
         """Raises: CorruptLog: the log is damaged, so its last group may reach past ``offset``."""
@@ -274,10 +290,7 @@ class PartitionLog:
         writer = self.writer
         if writer.segment is None and writer.busy():
             await writer.run(partial(open_now, writer))  # it is being opened: wait for the end
-        try:
-            versioned = await self._context.manifests.load(self.key)
-        except Unavailable as error:
-            raise PartitionNotServing(f"{name_of(self.key)}: no manifest: {error}") from error
+        versioned = await self._manifest()
         self._check_served()  # its offsets are gone, which is no "out of range"
         mine = writer.versioned
         if versioned.version == mine.version:

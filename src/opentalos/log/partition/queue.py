@@ -9,7 +9,8 @@ import copy
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
 
 from opentalos.log.context import LogContext
 from opentalos.log.partition.state import IllegalTransition
@@ -28,6 +29,7 @@ from opentalos.model.message import MessageBlock, PartitionKey
 
 _log = logging.getLogger(__name__)
 
+NO_BLOCKS: Final[deque[Queued]] = deque(maxlen=0)  # of partitions that nothing waits for
 JOBS_MAX = 64  # upkeep steps that wait for one partition's lane
 
 Job = Callable[[], Awaitable[None]]
@@ -49,6 +51,9 @@ class PutQueue(ABC):
     """
 
     __slots__ = (
+        "_paused",
+        "answered",
+        "bytes_max",
         "context",
         "group",
         "jobs",
@@ -57,21 +62,34 @@ class PutQueue(ABC):
         "pending_bytes",
         "queue",
         "refusal_error",
+        "tenant",
+        "topic",
         "uses_reserve",
     )
 
-    def __init__(self, context: LogContext, key: PartitionKey, *, uses_reserve: bool) -> None:
+    def __init__(
+        self, context: LogContext, key: PartitionKey, *, tenant: str, uses_reserve: bool
+    ) -> None:
         self.key, self.context, self.uses_reserve = key, context, uses_reserve
-        self.queue: deque[Queued] = deque()  # never handed to a file
+        self.queue = NO_BLOCKS  # never handed to a file; an idle partition has no queue of its own
         self.group: Group | None = None  # handed to a file, outcome open
         self.pending_bytes = 0  # of both
+        self.tenant = context.shares.of_tenant(tenant)
+        self.topic = context.shares.of_topic(key.topic_uuid)
+        self.answered = 0  # blocks that left it, whatever the answer
         self.lane: CommitLane | None = None
         self.jobs: deque[tuple[Job, asyncio.Future[None]]] | None = None
         self.refusal_error: TalosError | None = None  # why puts are refused from now on
+        self.bytes_max = context.limits.pending_bytes_max  # -1 while puts are refused for a pause
+        self._paused: tuple[TalosError, float] | None = None  # why, and until when in loop time
 
     @abstractmethod
     async def work(self) -> float:
         """One step; see lanes.Worker."""
+
+    @abstractmethod
+    def watch(self, now_s: float) -> None:
+        """Answer whoever waits too long; see lanes.Worker."""
 
     def work_failed(self, error: BaseException) -> None:
         """Settle every waiter with an error; see lanes.Worker."""
@@ -106,24 +124,67 @@ class PutQueue(ABC):
         return None if error is None else copy.copy(error)
 
     def _enqueue(self, block: MessageBlock, waiter: AppendWaiter) -> None:
-        context, limits = self.context, self.context.limits
+        context, tenant, topic = self.context, self.tenant, self.topic
         size = BLOCK_HEADER_BYTES + len(block.payload) + len(block.extras)
-        if self.pending_bytes + size > limits.pending_bytes_max:
-            raise ExcessivePending(
-                f"{name_of(self.key)}: {self.pending_bytes} bytes are pending; try again later"
-            )
-        if context.pending_bytes + size > limits.pending_bytes_total_max:
-            raise ExcessivePending(
-                f"server: {context.pending_bytes} bytes are pending; try again later"
-            )
-        self.queue.append((block, waiter, size))
+        free_bytes = context.limits.pending_bytes_total_max - context.pending_bytes - size
+        if (
+            self.pending_bytes + size > self.bytes_max
+            or tenant.pending_bytes + size > free_bytes
+            or topic.pending_bytes + size > free_bytes >> 1
+        ):
+            self._check_room(size, free_bytes)
+        queue = self.queue
+        if queue is NO_BLOCKS:
+            queue = self.queue = deque()
+        queue.append((block, waiter, size))
         self.pending_bytes += size
+        tenant.pending_bytes += size
+        topic.pending_bytes += size
         context.pending_bytes += size
         lane = self.lane
         if lane is None:
             context.lanes.submit(self)
         else:
             lane.pending_bytes += size
+
+    def _pause(self, error: TalosError, pause_s: float) -> None:
+        """Refuse puts at once, not done, instead of queueing them for what just failed."""
+        self._paused = (error, asyncio.get_running_loop().time() + pause_s)
+        self.bytes_max = -1  # so that a put in the good case compares nothing more
+
+    def _check_room(self, size: int, free_bytes: int) -> None:
+        """The put is over a share or a bound, or the partition pauses: accept it or say why not.
+
+        A tenant or topic may always have one block pending, or blocks of one group.
+        Raises: ExcessivePending; what ``_pause`` was called with.
+        """
+        limits = self.context.limits
+        if self._paused is not None:
+            error, until_s = self._paused
+            if asyncio.get_running_loop().time() < until_s:
+                raise copy.copy(error)
+            self._paused = None
+            self.bytes_max = limits.pending_bytes_max
+        if self.pending_bytes + size > self.bytes_max:
+            raise ExcessivePending(
+                f"{name_of(self.key)}: {self.pending_bytes} bytes are pending; try again later"
+            )
+        if free_bytes < 0:
+            raise ExcessivePending(
+                f"server: {self.context.pending_bytes} bytes are pending; try again later"
+            )
+        for share, share_bytes in ((self.tenant, free_bytes), (self.topic, free_bytes // 2)):
+            bytes_max = max(share_bytes, limits.group_bytes_max)
+            if share.pending_bytes and share.pending_bytes + size > bytes_max:
+                self.context.counters.refused_share += 1
+                raise ExcessivePending(
+                    f"{share.name}: {share.pending_bytes} bytes are pending, of {bytes_max} that "
+                    "it may hold now; try again later"
+                )
+
+    def _put_back(self, blocks: Iterable[Queued]) -> None:
+        """Queue blocks again before all others, in order: they are not stored."""
+        self.queue = deque((*blocks, *self.queue))
 
     def busy(self) -> bool:
         """Whether anything waits or is under way."""
@@ -148,11 +209,13 @@ class PutQueue(ABC):
             self.context.lanes.submit(self)
         await future
 
-    async def run_job(self) -> None:
+    async def _run_job(self) -> None:
         """Take the next job and give its caller the outcome."""
         if not self.jobs:
             return
         job, future = self.jobs.popleft()
+        if not self.jobs:
+            self.jobs = None  # an empty queue takes as much memory as the rest of an idle partition
         try:
             await job()
         except IllegalTransition as error:  # nothing was changed, but nothing can be relied on
@@ -188,6 +251,8 @@ class PutQueue(ABC):
     def release(self, count_bytes: int) -> None:
         """So many bytes are not pending any more."""
         self.pending_bytes -= count_bytes
+        self.tenant.pending_bytes -= count_bytes
+        self.topic.pending_bytes -= count_bytes
         self.context.pending_bytes -= count_bytes
         if self.lane is not None:
             self.lane.pending_bytes -= count_bytes
@@ -198,6 +263,7 @@ class PutQueue(ABC):
         if group is None:
             return
         self.release(group.pending_bytes)
+        self.answered += group.blocks
         for _, waiter, _, _ in (*group.entries, *group.followers):
             self.answer(waiter, -1, error)
         for waiter, base, answer in group.answered:
@@ -210,6 +276,7 @@ class PutQueue(ABC):
         refused = list(self.queue)
         self.queue.clear()
         self.release(sum(size for _, _, size in refused))
+        self.answered += len(refused)
         for _, waiter, _ in refused:
             self.answer(waiter, -1, error)
 

@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 # for each recovery and works on all of them at the same time.
 AT_ONCE_MAX = 384
 AGAIN_S = 0.2  # until a partition that could not be made ready is tried again
+AGAIN_MAX_S = 1.0  # after several failures; a put or get tries at once
 ATTEMPTS_MAX = 50  # then it is left to the first put or get that wants it
 
 
@@ -66,13 +67,15 @@ class PartitionRecovery:
         while self._wanted:
             key = next(iter(self._wanted))
             attempts = self._wanted.pop(key) + 1
+            again_s = AGAIN_S
             try:
                 ready = await self._make_ready(key)
             except TalosError as error:
                 _log.warning("%s: not ready: %s; trying again", name_of(key), error)
                 ready = False
+                again_s = min(AGAIN_S * 2.0 ** (attempts - 1), AGAIN_MAX_S)  # each costs an epoch
             if not ready and attempts < ATTEMPTS_MAX:
-                asyncio.get_running_loop().call_later(AGAIN_S, self.recover_soon, key, attempts)
+                asyncio.get_running_loop().call_later(again_s, self.recover_soon, key, attempts)
 
     async def _make_ready(self, key: PartitionKey) -> bool:
         """False: try again later. Raises: TalosError: likewise."""

@@ -29,7 +29,9 @@ class State(Enum):
     RECOVERING = "The next epoch is claimed and the end of the log is not known yet; reads wait."
     REOPENING = "The next epoch is claimed; reads up to the known high watermark continue."
     OPEN = "A segment takes commits."
-    ROLLING = "The segment is being sealed and the next one registered; no commit runs."
+    ROLLING = (
+        "The next segment takes a group while the old one is sealed; no manifest names it yet."
+    )
     SEALING = "The segment is being sealed without a successor; puts are queued."
     MUST_REOPEN = "A file failed or was given up; the next step claims the next epoch and recovers."
     DAMAGED = "Acknowledged messages are damaged; valid blocks can be read, nothing is written."
@@ -55,12 +57,13 @@ class Event(Enum):
     OPEN_DAMAGED = "An opening found that acknowledged messages are damaged."
     COMMIT = "Begins: one group goes to the segment's file."
     COMMITTED = "A group is durable: show it to readers and acknowledge it."
-    ROLL = "Begins: seal the segment and register the next one."
+    ROLL = "Begins: one group goes to the next segment's file while the old segment is sealed."
     ROLLED = "The manifest names the next segment."
     SEAL = "Begins: close the segment, queue drained, and name its end in the manifest."
     SEALED = "The manifest names the end of the last segment."
     DISCARD = "A segment without messages has an outdated durability."
     WRITE_FAILED = "A commit, roll, seal or drop failed; the file is dead."
+    GIVEN_UP = "A commit or roll hangs: its file is never trusted again, whatever it does."
     ABORTED = "A step raised an unexpected error, or the server stopped."
     HAND_OFF = "Another server is to own the partition: puts are refused from now on."
     DELETE = "The topic is to be deleted: puts are refused from now on."
@@ -145,6 +148,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     **_stays(*_LEAVING, on=_E.DISCARD),
     **_from(*_WRITING, on=_E.WRITE_FAILED, to=_S.MUST_REOPEN),
     **_stays(*_LEAVING, on=_E.WRITE_FAILED),
+    **_from(_S.OPEN, _S.ROLLING, on=_E.GIVEN_UP, to=_S.MUST_REOPEN),
+    **_stays(*_LEAVING, on=_E.GIVEN_UP),
     (_S.RECOVERING, _E.ABORTED): _S.UNOPENED,
     **_from(_S.REOPENING, *_WRITING, on=_E.ABORTED, to=_S.MUST_REOPEN),
     **_stays(*_IDLE, *_UNUSABLE, *_LEAVING, on=_E.ABORTED),

@@ -14,11 +14,17 @@ from dataclasses import replace
 from opentalos.log.context import LogContext
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import VersionedManifest
-from opentalos.log.partition.decisions import Attempt, Due, judge_opening, segment_due
-from opentalos.log.partition.lifecycle import PartitionLifecycle
+from opentalos.log.partition.decisions import (
+    ISOLATE_AFTER,
+    Attempt,
+    Due,
+    judge_opening,
+    segment_due,
+)
 from opentalos.log.partition.opening import open_partition
 from opentalos.log.partition.queue import name_of
 from opentalos.log.partition.state import TRANSITIONS, Event, State
+from opentalos.log.partition.watch import PartitionWatch
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.scheduling.lanes import DONE, PARKED
 from opentalos.log.segment.state_format import LogState
@@ -26,9 +32,11 @@ from opentalos.log.segment.view import SegmentView
 from opentalos.log.segment.writer import (
     Group,
     OpenSegment,
+    Queued,
     SegmentStart,
-    create_segment,
+    begin_segment,
     delete_if_gone,
+    file_after,
     seal_segment,
     side_index_of,
     write_side_index_soon,
@@ -49,7 +57,7 @@ _log = logging.getLogger(__name__)
 _OPEN = State.OPEN
 
 
-class PartitionWriter(PartitionLifecycle):
+class PartitionWriter(PartitionWatch):
     """Executes what the partition's state allows; while it is open, it alone appends.
 
     ``work`` takes one step at a time: a job, an opening, or a commit with the roll before it.
@@ -61,13 +69,11 @@ class PartitionWriter(PartitionLifecycle):
     another owner wrote in between, the group is unknown and the queue is not done.
     """
 
-    __slots__ = ("_acknowledged_end", "_attempts", "_first_attempt_s", "_job_turn")
+    __slots__ = ("_acknowledged_end", "_job_turn")
 
     def __init__(self, context: LogContext, key: PartitionKey, settings: TopicLogSettings) -> None:
         super().__init__(context, key, settings)
         self._job_turn = False
-        self._attempts = 0  # to open, since the last success or since all waiters were answered
-        self._first_attempt_s = 0.0
         self._acknowledged_end = 0  # no recovered log may end below it
 
     def update_settings(self, settings: TopicLogSettings) -> None:
@@ -83,6 +89,7 @@ class PartitionWriter(PartitionLifecycle):
 
     async def work(self) -> float:
         """One step; see lanes.Worker. Commits run in the lane, all else as background tasks."""
+        self._stuck = None  # the step before it has ended, so the storage answers again
         if self.jobs and (self._job_turn or not (self.queue or self.group)):
             self._job_turn = False
             self.context.background.start_step(self, self._job_step)
@@ -95,25 +102,38 @@ class PartitionWriter(PartitionLifecycle):
             delay_s = await self.write_step()
             if delay_s > 0:
                 return delay_s
-        return 0.0 if self.queue or self.jobs or self.group is not None else DONE
+        if self.queue or self.jobs or self.group is not None:
+            return 0.0
+        segment, went_idle = self.segment, self.context.went_idle
+        if went_idle is not None and segment is not None and not segment.marked:
+            went_idle(self)
+        return DONE
 
     async def _job_step(self) -> float:
-        await self.run_job()
+        await self._run_job()
         return 0.0
 
-    async def write_step(self) -> float:
+    async def write_step(self, *, in_job: bool = False) -> float:
         """Open, or commit one group; seconds to wait before the next step."""
         segment = self.segment
         due = segment_due(self, asyncio.get_running_loop().time())
+        if due is Due.PREPARE and segment is not None:
+            segment.make_next(self.context, self.key)
+            due = None
         if segment is None or due is Due.DISCARD:
             self._discard(segment)
             return await self.open_step()
         try:
-            if due is not None:
-                segment = await self._roll(segment)
-            await self._commit(segment)
+            if due is None:
+                await self._commit(segment, in_job)
+            else:
+                await self._roll(segment, in_job)
         except Exception as error:
+            if self.segment is not segment and isinstance(error, TalosError):
+                return 0.0  # given up or dropped meanwhile: a late result counts for nothing
             self.write_failed(error)
+            self._failures.commit_failed(error, asyncio.get_running_loop().time())
+            return self._failures.commit_delay_s()
         return 0.0
 
     def _discard(self, segment: OpenSegment | None) -> None:
@@ -122,30 +142,32 @@ class PartitionWriter(PartitionLifecycle):
             self._abandon(segment)
             self._forget_segment()
 
-    async def _commit(self, segment: OpenSegment) -> None:
+    async def _commit(self, segment: OpenSegment, in_job: bool) -> None:
         if self.state is not _OPEN:
             self._move(Event.COMMIT)
         context = self.context
         group = self.group = Group(segment.view.next_offset)
-        now_ms = context.clock.wall_ms()
-        if self.meter is not None and now_ms < self.meter.mark.floor_ms:
-            now_ms = self.meter.mark.floor_ms
-        segment.fill(group, self.queue, context.limits, now_ms)
+        alone = self._failures.suspects > 0
+        segment.fill(group, self.queue, context.limits, self._append_ms(), alone=alone)
         if group.entries:
             time_s = asyncio.get_running_loop().time
-            began_s = time_s()
-            length = await segment.file.commit(group.chunks)
+            self._commit_began_s = began_s = time_s()
+            commit = segment.file.commit(group.chunks)
+            length = await (self.bounded(commit) if in_job else commit)
+            if self.segment is not segment:
+                return  # given up or dropped meanwhile: a late result counts for nothing
             took_s = time_s() - began_s
+            self._commit_returned(took_s)
             context.lanes.concurrency.note(segment.durability, took_s)
             context.counters.commit_s.observe(took_s)
-            if self.group is not group:
-                return  # dropped meanwhile, and its waiters were answered
             segment.committed(group, length)
         elif group.answered:
             await self._confirm_answers(group)
             if self.group is not group:
                 return
         self._committed(segment, group)
+        if self._failures.error is not None or alone:
+            self._failures.stored(group.blocks)
 
     def _committed(self, segment: OpenSegment, group: Group) -> None:
         """Show and acknowledge a durable group. Once the state allows it, nothing may raise.
@@ -177,6 +199,7 @@ class PartitionWriter(PartitionLifecycle):
             self.tail.add(group.stored, group.stored_bytes)
             self.arrivals.wake()
         self.release(group.pending_bytes)
+        self.answered += group.blocks
         for _, waiter, _, base in group.entries:
             try:
                 waiter(base, None)
@@ -213,31 +236,38 @@ class PartitionWriter(PartitionLifecycle):
     async def open_step(self) -> float:
         """Try once to open; seconds to wait before the next attempt."""
         context = self.context
-        if not self._attempts:
-            self._first_attempt_s = asyncio.get_running_loop().time()
-        self._attempts += 1
-        if self._attempts > 1 or self.group is not None:
+        began_s = asyncio.get_running_loop().time()
+        wrote = self.group is not None
+        if self._failures.count or wrote:
             context.counters.reopens += 1
         try:
             self._check_claimable()
             opened = await open_partition(context, self.key, self.settings, self)
         except Exception as error:
-            return self._open_failed(error)
-        self._attempts = 0
+            return self._open_failed(error, began_s)
         if self.state is State.FENCED:
             self._abandon(opened.segment)
             return 0.0
         self._move(Event.OPENED)
         self.versioned, self.segment = opened.versioned, opened.segment
         self.view = opened.segment.view
+        if self._failures.count >= ISOLATE_AFTER:  # one of its blocks may be the cause
+            opened.segment.distrust()
         self.next_offset = self.view.next_offset
         self.total_bytes = opened.segment.state.total_bytes
         self.last_put_s = opened.segment.opened_s
+        self._opening_committed(asyncio.get_running_loop().time() - opened.segment.opened_s)
         if self.meter is not None:
             self.meter.cut(self.next_offset)
         self._acknowledge_found(opened.segment)
         context.note_opened(self)
-        await self.close_abandoned()
+        if wrote and self._failures.over(asyncio.get_running_loop().time(), context.limits):
+            cause = self._failures.error
+            self._give_up(PartitionNotServing(f"{name_of(self.key)}: each commit fails: {cause}"))
+        if self._hangs:  # the close waits for the commit that hangs
+            context.background.start(self.close_abandoned)
+        else:
+            await self.close_abandoned()
         return 0.0
 
     def _check_claimable(self) -> None:
@@ -269,8 +299,24 @@ class PartitionWriter(PartitionLifecycle):
                 f"{name_of(self.key)}: the recovered log ends at offset {next_offset}, but "
                 f"everything below {self._acknowledged_end} was acknowledged"
             )
-        if self.group is not None:
-            self.queue.extendleft(reversed(self.group.keep_found(next_offset)))
+        if self.group is None:
+            return
+        lost = self.group.keep_found(next_offset)
+        if self._failures.returned(len(lost)):
+            self._isolate(lost.pop(0))
+        self._put_back(lost)
+
+    def _isolate(self, poisonous: Queued) -> None:
+        """Refuse the block whose commits failed also when it was alone; nothing of it is stored."""
+        _, waiter, size = poisonous
+        error = self._failures.error
+        text = f"{name_of(self.key)}: a block of {size} bytes could not be stored: {error}"
+        full = isinstance(error, StorageFull)
+        _log.warning("%s; it is refused, those that came with it are stored", text)
+        self.context.counters.isolated += 1
+        self.release(size)
+        self.answered += 1
+        self.answer(waiter, -1, StorageFull(text) if full else PartitionNotServing(text))
 
     def damaged(self, versioned: VersionedManifest, view: SegmentView | None) -> None:
         """See log_end.Claim: valid blocks stay readable."""
@@ -292,7 +338,7 @@ class PartitionWriter(PartitionLifecycle):
             group.recovered(self.next_offset)
             self._committed(segment, group)
 
-    def _open_failed(self, error: Exception) -> float:
+    def _open_failed(self, error: Exception, began_s: float) -> float:
         """Try again later, or give up and answer every waiter."""
         context = self.context
         if isinstance(error, TalosError):
@@ -305,19 +351,29 @@ class PartitionWriter(PartitionLifecycle):
             self._move(Event.OPEN_FAILED)
         if isinstance(error, StorageFull):
             context.note_full()
-        tried_s = asyncio.get_running_loop().time() - self._first_attempt_s
+        failures, now_s = self._failures, asyncio.get_running_loop().time()
+        waiting = bool(self.queue) or self.group is not None
+        if waiting:  # a job gets the error itself and decides itself whether to try again
+            failures.note(error, began_s, now_s)
+        number, tried_s = (failures.count, now_s - failures.first_s) if waiting else (1, 0.0)
         final = context.closing or self.refusal_error is not None
         verdict = judge_opening(
-            Attempt(name_of(self.key), error, self._attempts, tried_s, final), context.limits
+            Attempt(name_of(self.key), error, number, tried_s, final), context.limits
         )
         if verdict.queue_error is not None:
             self.refuse_queue(verdict.queue_error)
         if verdict.refusal is None:
             return verdict.delay_s if self.queue or self.group is not None else 0.0
-        self._attempts = 0
         self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: {error}"))
-        self.refuse_queue(verdict.refusal)
+        self._give_up(verdict.refusal)
         return 0.0
+
+    def _give_up(self, refusal: TalosError) -> None:
+        """Answer the queue, and refuse puts for a while if trying again at once cannot help."""
+        self.refuse_queue(refusal)
+        self._failures.answered()
+        if isinstance(refusal, PartitionNotServing) and self.refusal_error is None:
+            self._pause(refusal, self._failures.pause_s())
 
     def _opening_damaged(self, error: TalosError) -> None:
         """Nothing is written until a restart."""
@@ -327,34 +383,68 @@ class PartitionWriter(PartitionLifecycle):
         if self.refusal_error is None:
             self.refusal_error = type(error)(*error.args)
 
-    async def _roll(self, old: OpenSegment) -> OpenSegment:
-        """Seal the segment and register the next one with one change of the manifest."""
+    async def _roll(self, old: OpenSegment, in_job: bool) -> None:
+        """Store the next group in the next segment; one change seals the old one and registers it.
+
+        The group is acknowledged once the manifest names its file. Until then the file is an
+        orphan: whatever fails, the opening finds the group in a segment that the manifest names,
+        or puts it back into the queue.
+        """
         self._move(Event.ROLL)
-        context = self.context
-        state = LogState.decode(old.state.encode())
-        start = SegmentStart(old.epoch, old.view.next_offset, state, [])
-        new = await create_segment(context, self.key, self.settings.durability, start)
+        context, key = self.context, self.key
+        start = SegmentStart(
+            old.epoch, old.view.next_offset, LogState.decode(old.state.encode()), []
+        )
+        file = await file_after(context, key, old, self.settings.durability)
+        new, chunks = begin_segment(context, key, file, start)
         self._abandon(new)  # until the manifest names it
-        entry = Segment(new.view.base_offset, new.epoch)
+        head_bytes = new.view.end_position
+        group = self.group = Group(new.view.next_offset)
+        group.chunks.extend(chunks)
+        alone = self._failures.suspects > 0
+        new.fill(group, self.queue, context.limits, self._append_ms(), alone=alone)
+        self._commit_began_s = began_s = asyncio.get_running_loop().time()
         try:
-            sealed = await seal_segment(old)
-            manifest = self.versioned.manifest.with_last_sealed(sealed).registered(entry)
-            versioned = await context.manifests.change(
-                self.key, self.versioned, marked(self, manifest)
+            both = asyncio.gather(
+                new.file.commit(group.chunks), seal_segment(old), return_exceptions=True
             )
+            length, sealed = await (self.bounded(both) if in_job else both)
+            if self.segment is not old:  # given up or dropped meanwhile
+                await delete_if_gone(context, key, new.view.path)
+                return
+            if isinstance(length, BaseException):
+                raise length
+            if isinstance(sealed, BaseException):
+                raise sealed
+            new.committed(group, length)
+            self._commit_returned(asyncio.get_running_loop().time() - began_s)
+            manifest = self.versioned.manifest.with_last_sealed(sealed)
+            manifest = manifest.registered(
+                Segment(start.base_offset, new.epoch, number=new.number), new.journal
+            )
+            versioned = await context.manifests.change(key, self.versioned, marked(self, manifest))
         except TalosError:
-            await delete_if_gone(context, self.key, new.view.path)
+            await delete_if_gone(context, key, new.view.path)
             raise
-        if self.state is State.FENCED:
-            raise PartitionNotServing("dropped while it rolled")
+        if self.segment is not old:
+            return  # as above; an opening finds what the manifest says now
         self._move(Event.ROLLED)
+        context.note_written(head_bytes)
         self.versioned, self.segment, self.view = versioned, new, new.view
         self.abandoned = None
         context.counters.rolls += 1
         side = side_index_of(old)
         context.views.put(old.view.path, side)
-        write_side_index_soon(context, self.key, old.view.path, side)
-        return new
+        write_side_index_soon(context, key, old.view.path, side)
+        if self.group is group:
+            self._committed(new, group)
+            if self._failures.error is not None or alone:
+                self._failures.stored(group.blocks)
+
+    def _append_ms(self) -> int:
+        """The time of a group: never before what is metered already."""
+        now_ms = self.context.time.append_ms()
+        return now_ms if self.meter is None else max(now_ms, self.meter.mark.floor_ms)
 
     async def close_abandoned(self) -> None:
         """Close the files that are never written again, so that no descriptor stays open."""

@@ -13,32 +13,44 @@ from functools import partial
 from typing import Any
 
 from opentalos.log.scheduling.lanes import CommitLanes, Worker
+from opentalos.log.scheduling.shares import Share
+from opentalos.log.scheduling.waiting import Waiting
 
 _log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 512  # steps under way; a bound, so that stalled storage does not fill the memory
+UNSHARED_MAX = AT_ONCE_MAX // 2  # tasks under way that no partition waits for
+STEPS_MIN = 4  # steps that a tenant and a topic may always have under way
 
 Step = Callable[[], Awaitable[float]]  # seconds until the partition may have its next turn
+Work = Callable[[], Coroutine[Any, Any, None]]
 BackgroundTask = Callable[[], Awaitable[None]]  # of no partition's turn; does not raise
 
 
 class BackgroundTasks:
-    """At most ``AT_ONCE_MAX`` steps under way; the others wait in order."""
+    """At most ``AT_ONCE_MAX`` steps under way; the others wait in order.
+
+    A tenant may have as many under way as are still free, a topic half of that; those above wait
+    and let others pass. Tasks that no partition waits for are in no share, so they have a bound of
+    their own: closes and deletions that hang leave room for openings.
+    """
 
     def __init__(self, lanes: CommitLanes) -> None:
         self._lanes = lanes
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._unshared = 0  # of these: of no partition
         # Bounded by the partitions: an opening, a roll or a seal starts each.
-        self._waiting: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
+        self._waiting: Waiting[tuple[Worker, Work]] = Waiting()
+        self._unshared_waiting: deque[Work] = deque()
         self._closed = False
 
     def start_step(self, worker: Worker, step: Step) -> None:
         """Run ``step`` for a partition whose turn ended with ``PARKED``, then resume its turns."""
-        self._start(partial(self._run, worker, step))
+        self._start(worker, partial(self._run, worker, step))
 
     def start(self, task: BackgroundTask) -> None:
         """Run a task that no partition has to wait for."""
-        self._start(partial(self._run_task, task))
+        self._start(None, partial(self._run_task, task))
 
     async def drain(self) -> None:
         """Wait for all that was started."""
@@ -49,23 +61,51 @@ class BackgroundTasks:
         """Cancel every step; the caller has settled or will settle the waiters."""
         self._closed = True
         self._waiting.clear()
+        self._unshared_waiting.clear()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if len(self._tasks) >= AT_ONCE_MAX:
-            self._waiting.append(work)
+    def _start(self, worker: Worker | None, work: Work) -> None:
+        if worker is None and not self._has_unshared_room():
+            self._unshared_waiting.append(work)
+            return
+        if worker is not None and not self._has_room(worker.tenant, worker.topic):
+            self._waiting.add(worker.tenant, worker.topic, (worker, work))
             return
         task = asyncio.get_running_loop().create_task(work(), name="log-background")
         self._tasks[task] = None
-        task.add_done_callback(self._ended)
+        if worker is None:
+            self._unshared += 1
+        else:
+            worker.tenant.steps += 1
+            worker.topic.steps += 1
+        task.add_done_callback(partial(self._ended, worker))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _has_unshared_room(self) -> bool:
+        return len(self._tasks) < AT_ONCE_MAX and self._unshared < UNSHARED_MAX
+
+    def _has_room(self, tenant: Share, topic: Share | None) -> bool:
+        free = AT_ONCE_MAX - len(self._tasks)
+        if free <= 0 or tenant.steps >= max(STEPS_MIN, free):
+            return False
+        return topic is None or topic.steps < max(STEPS_MIN, free // 2)
+
+    def _ended(self, worker: Worker | None, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
-        if self._waiting and not self._closed:
-            self._start(self._waiting.popleft())
+        if worker is None:
+            self._unshared -= 1
+        else:
+            worker.tenant.steps -= 1
+            worker.topic.steps -= 1
+        if self._closed:
+            return
+        if self._unshared_waiting and self._has_unshared_room():
+            self._start(None, self._unshared_waiting.popleft())
+        found = self._waiting.take(self._has_room)
+        if found is not None:
+            self._start(*found)
 
     async def _run_task(self, task: BackgroundTask) -> None:
         try:

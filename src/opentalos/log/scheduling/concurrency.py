@@ -47,3 +47,10 @@ class CommitConcurrency:
         self._wanted = {used: self._wanted[used] for used in self._wanted if used in self._in_use}
         self._in_use.clear()
         self.wanted = max(self._wanted.values())
+
+
+class SharedCommits(CommitConcurrency):
+    """Always as many as there are: their groups share one commit of the journal."""
+
+    def note(self, durability: Durability, seconds: float) -> None:
+        """The latency changes nothing."""

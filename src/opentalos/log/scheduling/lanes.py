@@ -7,22 +7,35 @@ move to other lanes. There are as many lanes as ``CommitConcurrency`` asks for, 
 
 A partition with pending work keeps its lane, which keeps its order (promise I3); an idle one goes
 to the lane with the fewest pending bytes.
+
+A tenant may have as many lanes stalled as are still free, a topic half of that. A partition of a
+tenant or topic that has its share stalled waits for one of these; no other partition does.
 """
 
 import asyncio
 import logging
 import math
 from collections import deque
+from collections.abc import Iterator
 from typing import Protocol
 
 from opentalos.log.counters import LogCounters
 from opentalos.log.scheduling.concurrency import CommitConcurrency
+from opentalos.log.scheduling.shares import Share
+from opentalos.log.scheduling.waiting import Waiting
 from opentalos.model.limits import LogLimits
 
 _log = logging.getLogger(__name__)
 
+GIVEN_UP_MAX = 128  # steps that the store may leave unanswered; each has a task and a thread
+LANES_MIN = 1  # lanes that a tenant and a topic may always keep
+HANGING_MIN = 2  # slow steps at once from which on a tenant's partitions wait for no other's
 DONE = -1.0  # a step's answer: no work is left
 PARKED = math.inf  # a step's answer: the next turn comes with ``resume``
+WATCH_S = 0.25  # at most, between two looks at a partition that waits or is served
+# Parts of a round of looks. What hangs together is then not answered and opened again at once:
+# 640 answers in one turn of the loop would keep all others waiting for 20 ms.
+WATCH_PARTS = 24
 _MS_PER_S = 1_000
 
 
@@ -32,12 +45,21 @@ class Worker(Protocol):
     lane: "CommitLane | None"
     pending_bytes: int
 
+    @property
+    def tenant(self) -> Share: ...
+    @property
+    def topic(self) -> Share: ...
+
     async def work(self) -> float:
         """One step; seconds until the next may be taken, ``DONE`` or ``PARKED``. Never raises."""
         ...
 
     def work_failed(self, error: BaseException) -> None:
         """A step raised all the same: settle every waiter."""
+        ...
+
+    def watch(self, now_s: float) -> None:
+        """Called once in ``WATCH_S`` while it has a lane: whoever waits too long is answered."""
         ...
 
 
@@ -47,9 +69,11 @@ class CommitLane:
     __slots__ = (
         "busy",
         "delayed",
+        "holder",
         "pending_bytes",
         "ready",
         "retired",
+        "slow",
         "started_s",
         "task",
         "wakeup",
@@ -59,7 +83,10 @@ class CommitLane:
         self.ready: deque[Worker] = deque()
         self.pending_bytes = 0  # of the partitions that have this lane
         self.busy: Worker | None = None
-        self.delayed = 0  # partitions that wait for their next attempt or are parked
+        # Partitions that wait for their next attempt or are parked.
+        self.delayed: dict[Worker, None] = {}
+        self.holder: Worker | None = None  # whose tenant and topic have this lane, if retired
+        self.slow: Worker | None = None  # whose step there takes too long
         self.started_s = 0.0  # loop time at which the step under way began
         self.retired = False
         self.wakeup: asyncio.Future[None] | None = None
@@ -81,23 +108,40 @@ class CommitLanes:
     through ``work_failed``; the lane continues.
     """
 
-    def __init__(self, limits: LogLimits, counters: LogCounters) -> None:
+    def __init__(
+        self,
+        limits: LogLimits,
+        counters: LogCounters,
+        concurrency: CommitConcurrency | None = None,
+    ) -> None:
         self._limits, self._counters = limits, counters
         self._stall_s = limits.lane_stall_ms / _MS_PER_S
         self.active: list[CommitLane] = []
         self._retired: dict[CommitLane, None] = {}  # ordered, so that runs are repeatable
-        self._waiting: deque[Worker] = deque()  # every lane is retired; bounded by partitions
+        self._parked: dict[Worker, None] = {}  # without a lane that has a task
+        self._given_up: dict[CommitLane, Worker] = {}  # with the partition that left it
+        # Every lane is retired, or the share is stalled; bounded by partitions.
+        self._waiting: Waiting[Worker] = Waiting()
         self._timer: asyncio.TimerHandle | None = None
+        self._watch_timer: asyncio.TimerHandle | None = None
+        self._unwatched: list[list[Worker]] = []  # parts of this round, the next one last
+        self._watched_late = False  # the last look was not made, since it came too late
         self._closed = False
-        self.concurrency = CommitConcurrency(limits.lanes)
+        self.concurrency = concurrency or CommitConcurrency(limits.lanes)
 
     def submit(self, worker: Worker) -> None:
         """Give an idle partition a lane; it keeps the lane until ``work`` answers ``DONE``."""
-        lane = self._choose()
+        if self._watch_timer is None:
+            self._arm_watch(1)
+        if worker.tenant.hanging < HANGING_MIN:
+            lane = self._choose()
+        else:  # no other tenant waits behind it
+            may_stall = self._may_have_lane(worker.tenant, worker.topic)
+            lane = self._of_its_own(worker) if may_stall else None
         if lane is None:
             # The worker must not be submitted twice, so it gets a lane without a task.
             worker.lane = CommitLane()
-            self._waiting.append(worker)
+            self._waiting.add(worker.tenant, worker.topic, worker)
             return
         worker.lane = lane
         lane.pending_bytes += worker.pending_bytes
@@ -105,8 +149,61 @@ class CommitLanes:
 
     def resume(self, worker: Worker) -> None:
         """Give a parked partition its turn again."""
-        if worker.lane is not None:
-            self._again(worker.lane, worker)
+        lane = worker.lane
+        if lane is None or self._closed:
+            return
+        if worker in self._parked:
+            del self._parked[worker]
+            self.submit(worker)
+        else:
+            lane.delayed.pop(worker, None)
+            lane.push(worker)
+
+    def may_give_up(self, worker: Worker) -> bool:
+        """Whether ``worker`` is served now and its shares of steps given up leave room."""
+        lane = worker.lane
+        if lane is None or lane.busy is not worker:
+            return False
+        free = GIVEN_UP_MAX - len(self._given_up)
+        return worker.tenant.given_up < free and worker.topic.given_up < max(1, free // 2)
+
+    def step_given_up(self, worker: Worker) -> None:
+        """The store does not answer the step under way: leave its lane to it, take another.
+
+        The lane's task ends when the store answers; until then it serves nobody and is in no
+        share of lanes.
+        """
+        lane = worker.lane
+        if lane is None or not self.may_give_up(worker):
+            return
+        if not lane.retired:
+            self._retire(lane)
+        del self._retired[lane]
+        self._hold(lane, None)
+        self._note_slow(lane, worker)
+        self._given_up[lane] = worker
+        worker.tenant.given_up += 1
+        worker.topic.given_up += 1
+        lane.pending_bytes -= worker.pending_bytes
+        self.submit(worker)
+        self._submit_waiting()
+
+    def _end_given_up(self, lane: CommitLane) -> None:
+        """The store answered a step that had been given up."""
+        worker = self._given_up.pop(lane)
+        self._note_slow(lane, None)
+        worker.tenant.given_up -= 1
+        worker.topic.given_up -= 1
+
+    def workers(self) -> Iterator[Worker]:
+        """Every partition that waits or is served."""
+        for lane in (*self.active, *self._retired):
+            if lane.busy is not None:
+                yield lane.busy
+            yield from lane.ready
+            yield from lane.delayed
+        yield from self._parked
+        yield from self._waiting
 
     def count(self) -> int:
         """Lanes that exist now."""
@@ -125,14 +222,62 @@ class CommitLanes:
     async def close(self) -> None:
         """Cancel every lane; the caller has settled or will settle the waiters."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        tasks = [lane.task for lane in (*self.active, *self._retired) if lane.task is not None]
+        for timer in (self._timer, self._watch_timer):
+            if timer is not None:
+                timer.cancel()
+        lanes = (*self.active, *self._retired, *self._given_up)
+        tasks = [lane.task for lane in lanes if lane.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.active.clear()
         self._retired.clear()
+        self._given_up.clear()
+
+    def _may_have_lane(self, tenant: Share, topic: Share | None) -> bool:
+        """Whether there is a lane for a partition of theirs: any, or one of its own.
+
+        For the second, tenant and topic have to keep less than their shares of the lanes.
+        """
+        free = self._limits.lanes_max - self.count()
+        if tenant.hanging < HANGING_MIN:
+            return bool(self.active) or free > 0
+        if tenant.lanes >= max(LANES_MIN, free):
+            return False
+        return topic is None or topic.lanes < max(LANES_MIN, free // 2)
+
+    def _of_its_own(self, worker: Worker) -> CommitLane:
+        """A lane that serves no other partition; it ends, or serves all, after a quick step."""
+        lane = self._made()
+        self._retired[lane] = None
+        lane.retired = True
+        self._hold(lane, worker)
+        return lane
+
+    def _arm_watch(self, parts: int) -> None:
+        if not self._closed:
+            loop = asyncio.get_running_loop()
+            due_s = loop.time() + WATCH_S / 2 / parts
+            self._watch_timer = loop.call_at(due_s, self._watch, parts, due_s)
+
+    def _watch(self, parts: int, due_s: float) -> None:
+        """Look at the next part of those that wait or are served; a round takes WATCH_S / 2."""
+        now_s = asyncio.get_running_loop().time()
+        late, self._watched_late = self._watched_late, now_s - due_s > WATCH_S
+        if self._watched_late and not late:  # the loop stood still: answers wait behind this call
+            self._arm_watch(parts)
+            return
+        if not self._unwatched:
+            workers = list(self.workers())
+            parts = min(WATCH_PARTS, len(workers))
+            self._unwatched = [workers[part::parts] for part in range(parts)]
+        if not self._unwatched:
+            self._watch_timer = None
+            return
+        self._arm_watch(parts)  # first, so that an error in a look does not end them all
+        for worker in self._unwatched.pop():
+            if worker.lane is not None:
+                worker.watch(now_s)
 
     def _choose(self) -> CommitLane | None:
         best: CommitLane | None = None
@@ -146,9 +291,13 @@ class CommitLanes:
     def _fresh(self) -> CommitLane | None:
         if len(self.active) >= self.concurrency.wanted or self.count() >= self._limits.lanes_max:
             return None
+        lane = self._made()
+        self.active.append(lane)
+        return lane
+
+    def _made(self) -> CommitLane:
         lane = CommitLane()
         lane.task = asyncio.get_running_loop().create_task(self._run(lane), name="log-lane")
-        self.active.append(lane)
         return lane
 
     async def _run(self, lane: CommitLane) -> None:
@@ -163,16 +312,21 @@ class CommitLanes:
                     delay_s = await worker.work()
                 except Exception as error:
                     _log.exception("a partition's step failed")
-                    worker.work_failed(error)
+                    if worker.lane is lane:
+                        worker.work_failed(error)
                     delay_s = DONE
                 lane.busy = None
+                if lane in self._given_up:
+                    self._end_given_up(lane)
+                    return
                 self._after(lane, worker, delay_s)
                 if not lane.retired:
                     if len(self.active) > self.concurrency.wanted:
                         self._retire(lane)
                 elif loop.time() < lane.started_s + self._stall_s:
+                    self._note_slow(lane, None)
                     self._disperse(lane)  # quick again, so it needs no lane of its own
-            if lane.retired and not lane.delayed and self._rejoined(lane):
+            if lane.retired and self._rejoined(lane):
                 return
             if lane.ready:
                 continue
@@ -187,42 +341,73 @@ class CommitLanes:
             worker.lane = None
             lane.pending_bytes -= worker.pending_bytes
         else:
-            lane.delayed += 1
-            if delay_s == PARKED:
-                return
-            asyncio.get_running_loop().call_later(delay_s, self._again, lane, worker)
+            lane.delayed[worker] = None
+            if lane.retired:
+                self._park(lane)
+            if delay_s != PARKED:
+                asyncio.get_running_loop().call_later(delay_s, self.resume, worker)
 
-    def _again(self, lane: CommitLane, worker: Worker) -> None:
-        lane.delayed -= 1
-        if not self._closed:
-            lane.push(worker)
+    def _park(self, lane: CommitLane) -> None:
+        """Let those who do not use a retired lane now wait outside: it is in a share, or hangs."""
+        for worker in lane.delayed:
+            lane.pending_bytes -= worker.pending_bytes
+            worker.lane = CommitLane()
+            self._parked[worker] = None
+        lane.delayed.clear()
 
     def _rejoined(self, lane: CommitLane) -> bool:
         """A retired lane has nothing left: it becomes active again, or ends (True)."""
         del self._retired[lane]
         lane.retired = False
+        self._hold(lane, None)
+        self._note_slow(lane, None)
         ends = len(self.active) >= self.concurrency.wanted
         if not ends:
             self.active.append(lane)
-        while self._waiting:
-            self.submit(self._waiting.popleft())
+        self._submit_waiting()
         return ends
+
+    def _submit_waiting(self) -> None:
+        """Give those that wait the lanes that are free now; the others stay where they are."""
+        for _ in range(len(self._waiting)):
+            worker = self._waiting.take(self._may_have_lane)
+            if worker is None:
+                return
+            self.submit(worker)
+
+    def _note_slow(self, lane: CommitLane, worker: Worker | None) -> None:
+        """The step of ``worker`` there is slow; None: no step is."""
+        if lane.slow is not None:
+            lane.slow.tenant.hanging -= 1
+        if worker is not None:
+            worker.tenant.hanging += 1
+        lane.slow = worker
+
+    def _hold(self, lane: CommitLane, holder: Worker | None) -> None:
+        """The stalled lane belongs to the shares of ``holder`` from now on."""
+        for worker, change in ((lane.holder, -1), (holder, 1)):
+            if worker is not None:
+                worker.tenant.lanes += change
+                worker.topic.lanes += change
+        lane.holder = holder
 
     def _arm(self, delay_s: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._look)
 
     def _look(self) -> None:
-        """Retire the lanes whose current step takes too long."""
+        """Note the steps that take too long and retire their lanes."""
         self._timer = None
         now_s = asyncio.get_running_loop().time()
         next_s: float | None = None
-        for lane in list(self.active):
-            if lane.busy is None:
+        for lane in (*self.active, *self._retired):
+            if lane.busy is None or (lane.retired and lane.slow is not None):
                 continue
             left_s = lane.started_s + self._stall_s - now_s
             if left_s <= 0:
                 self._counters.stalls += 1
-                self._retire(lane)
+                self._note_slow(lane, lane.busy)
+                if not lane.retired:  # else it is its partition's own already
+                    self._retire(lane)
             elif next_s is None or left_s < next_s:
                 next_s = left_s
         if next_s is not None:
@@ -232,6 +417,8 @@ class CommitLanes:
         self.active.remove(lane)
         self._retired[lane] = None
         lane.retired = True
+        self._hold(lane, lane.busy)
+        self._park(lane)
         self._disperse(lane)
 
     def _disperse(self, lane: CommitLane) -> None:

@@ -2,7 +2,10 @@
 
 Shape: segment header, 64 bytes, big endian
     [magic 8][version u16][header bytes u16][seed u32][epoch u64][base offset u64]
-    [created ms u64][partition u32][reserved 16][crc u32 of the bytes before, not seeded]
+    [created ms u64][partition u32][durability u8][reserved 15]
+    [crc u32 of the bytes before, not seeded]
+    The durability is that of every commit of the file: 1 synced, 2 flushed; 0 in files of older
+    servers, which do not say. The first commit is synced in every file.
 Shape: block, big endian
     [crc u32][block bytes u32][marker u32][messages u32][base offset u64][committed u64]
     [producer id u64][append ms i64][create ms i64][principal u64][producer epoch u32]
@@ -12,20 +15,27 @@ Shape: block, big endian
     another segment never pass. The marker is the seed again: it lets a scan find the next block
     behind a damaged one. ``committed`` is the next offset that was durable when the block was
     written, so a scan knows how far the log was acknowledged.
-Flags: 1 the log's own state, 2 a producer epoch announcement; 0x00f0 is kept for transactions.
+Flags: 1 the log's own state, 2 a producer epoch announcement, 4 an end mark; 0x00f0 is kept for
+    transactions.
 """
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from google_crc32c import extend as _crc32c
 
 from opentalos.model.errors import CorruptLog, NewerFormat
-from opentalos.model.message import MessageBlock, PayloadFormat, ProducerStamp, StoredBlock
+from opentalos.model.message import (
+    Durability,
+    MessageBlock,
+    PayloadFormat,
+    ProducerStamp,
+    StoredBlock,
+)
 
 SEGMENT_MAGIC = b"\x89TALOSEG"
 SEGMENT_VERSION = 1
-SEGMENT_HEADER = struct.Struct(">8sHHIQQQI16xI")
+SEGMENT_HEADER = struct.Struct(">8sHHIQQQIB15xI")
 SEGMENT_HEADER_BYTES = SEGMENT_HEADER.size
 BLOCK_HEADER = struct.Struct(">IIIIQQQqqQIqBBHHH")
 BLOCK_HEADER_BYTES = BLOCK_HEADER.size
@@ -35,6 +45,7 @@ _CRC = struct.Struct(">I")
 _pack_rest, _pack_crc = _BLOCK_REST.pack, _CRC.pack
 _NO_PRODUCER = (0, 0, 0)
 CRC_BYTES = _CRC.size
+BLOCK_SIZE_POSITION = 4  # of the block's length inside its header
 MARKER_POSITION = 8  # of the marker inside a block header
 # No block is larger: bounds every length field before it is believed. The largest block that
 # a gateway accepts is 20 MiB by default.
@@ -44,8 +55,13 @@ PAYLOAD_BYTES_MAX = BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES - EXTRAS_BYTES_MAX
 MESSAGES_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 
+_DURABILITIES: dict[int, Durability | None] = {1: Durability.SYNCED, 2: Durability.FLUSHED}
+_DURABILITY_CODES = {durability: code for code, durability in _DURABILITIES.items()} | {None: 0}
+NUMBER_PREFIX = "n"  # of file names without a base offset
+
 FLAG_STATE = 1
 FLAG_PRODUCER_FENCE = 2
+FLAG_END_MARK = 4
 
 
 class SegmentHeader(NamedTuple):
@@ -56,6 +72,7 @@ class SegmentHeader(NamedTuple):
     base_offset: int
     created_ms: int
     partition: int
+    durability: Durability | None = None  # of every commit; None: the file does not say
 
     def encode(self) -> bytes:
         """The 64 bytes of the header."""
@@ -68,6 +85,7 @@ class SegmentHeader(NamedTuple):
             self.base_offset,
             self.created_ms,
             self.partition,
+            _DURABILITY_CODES[self.durability],
             0,
         )
         return raw[:-CRC_BYTES] + _CRC.pack(_crc32c(0, raw[:-CRC_BYTES]))
@@ -77,14 +95,12 @@ class SegmentHeader(NamedTuple):
         """Parse a file's first bytes. Raises: CorruptLog, NewerFormat."""
         if len(raw) < SEGMENT_HEADER_BYTES or raw[: len(SEGMENT_MAGIC)] != SEGMENT_MAGIC:
             raise CorruptLog("no segment header at position 0")
-        _, version, _, seed, epoch, base, created_ms, partition, crc = SEGMENT_HEADER.unpack_from(
-            raw
-        )
+        _, version, _, *places, durability, crc = SEGMENT_HEADER.unpack_from(raw)
         if version > SEGMENT_VERSION:
             raise NewerFormat(f"segment version {version}, this server knows {SEGMENT_VERSION}")
         if crc != _crc32c(0, raw[: SEGMENT_HEADER_BYTES - CRC_BYTES]):
             raise CorruptLog("segment header fails its check at position 0")
-        return cls(seed, epoch, base, created_ms, partition)
+        return cls._make((*places, _DURABILITIES.get(durability)))
 
 
 class BlockHeader(NamedTuple):
@@ -124,9 +140,11 @@ class BlockHeader(NamedTuple):
 def block_error(block: MessageBlock) -> str:
     """Why the block cannot be stored, or an empty string.
 
-    Keeps every header field inside its width, so that encoding a group can never raise.
+    Keeps every header field inside its width, so that encoding a group can never raise. A field of
+    a wrong type is found only there, also where this is compiled, so nothing is unpacked by type.
     """
-    payload, messages, compression, create_ms, payload_format, principal, extras, stamp = block
+    fields: tuple[Any, ...] = block
+    payload, messages, compression, create_ms, payload_format, principal, extras, stamp = fields
     if (
         0 < messages <= MESSAGES_MAX
         and len(payload) <= PAYLOAD_BYTES_MAX
@@ -205,6 +223,20 @@ def state_block(payload: bytes, base_offset: int, place: BlockPlace) -> bytes:
     return encode_block(block, base_offset, place, FLAG_STATE) + payload
 
 
+def end_mark_block(base_offset: int, place: BlockPlace) -> bytes:
+    """The empty block that says up to where the log is committed, once nothing else does."""
+    block = MessageBlock(payload=b"", messages=0, format=PayloadFormat.STATE)
+    return encode_block(block, base_offset, place, FLAG_END_MARK)
+
+
+def reseeded(raw: bytes, seed: int) -> bytes:
+    """A valid block as it stands in a segment with another seed; nothing else of it changes."""
+    marker_at = MARKER_POSITION - CRC_BYTES
+    rest = bytearray(raw[CRC_BYTES:])
+    rest[marker_at : marker_at + _CRC.size] = _CRC.pack(seed)
+    return _pack_crc(_crc32c(seed, bytes(rest))) + rest
+
+
 def block_fault(raw: bytes, start: int, seed: int) -> str:
     """Why no valid block starts at ``raw[start]``, or an empty string. Believes no length."""
     left = len(raw) - start
@@ -255,9 +287,15 @@ def block_payload(raw: bytes, start: int, header: BlockHeader) -> bytes:
     return raw[at : start + header.block_bytes]
 
 
-def segment_path(topic_uuid: str, partition: int, base_offset: int, epoch: int) -> str:
-    """Where a segment lies in the file store."""
-    return f"{topic_uuid}/{partition}/{base_offset:020d}-{epoch}.log"
+def segment_path(
+    topic_uuid: str, partition: int, base_offset: int, epoch: int, number: int = 0
+) -> str:
+    """Where a segment lies in the file store.
+
+    A file that was made before its base offset was known has a random ``number`` in its name.
+    """
+    name = f"{NUMBER_PREFIX}{number}" if number else f"{base_offset:020d}"
+    return f"{topic_uuid}/{partition}/{name}-{epoch}.log"
 
 
 def index_path(log_path: str) -> str:
@@ -266,9 +304,9 @@ def index_path(log_path: str) -> str:
 
 
 def parse_file_name(path: str) -> tuple[int, int, str] | None:
-    """``(base offset, epoch, suffix)`` of a segment or side index; None for any other file."""
+    """``(base offset or number, epoch, suffix)`` of a segment or side index; else None."""
     name, _, suffix = path.rsplit("/", 1)[-1].rpartition(".")
-    base, _, epoch = name.partition("-")
+    base, _, epoch = name.removeprefix(NUMBER_PREFIX).partition("-")
     if suffix not in ("log", "idx") or not (base.isdecimal() and epoch.isdecimal()):
         return None
     return int(base), int(epoch), suffix

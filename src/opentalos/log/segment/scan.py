@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator
 from typing import NamedTuple, Protocol
 
@@ -61,7 +62,8 @@ class SegmentScan:
     """Walks the blocks of one segment and stops at the first bad one.
 
     The state is that at ``committed``: what the blocks of the tail (those written with the
-    largest ``committed``) add is kept apart until a later group proves them durable.
+    largest ``committed``) add is kept apart until a later group proves them durable. The tail
+    begins at ``tail_from`` at the latest: what the file may not hold is part of it.
     """
 
     __slots__ = (
@@ -75,12 +77,15 @@ class SegmentScan:
         "seed",
         "state",
         "state_end",
+        "tail_from",
         "tail_offset",
         "tail_position",
     )
 
-    def __init__(self, seed: int, base_offset: int, index: SparseIndex) -> None:
-        self.seed, self.index = seed, index
+    def __init__(
+        self, seed: int, base_offset: int, index: SparseIndex, tail_from: float = math.inf
+    ) -> None:
+        self.seed, self.index, self.tail_from = seed, index, tail_from
         self.position = SEGMENT_HEADER_BYTES  # of the next block
         self.next_offset = self.committed = self.tail_offset = base_offset
         self.state_end = 0  # position after the state block; 0: not seen yet
@@ -169,7 +174,8 @@ class SegmentScan:
                 break
             if durable > committed:
                 committed = durable
-                self._new_group(at + start, base, append_ms)
+                if at + start <= self.tail_from:
+                    self._new_group(at + start, base, append_ms)
             if producer_id:
                 self._note(raw, start)
             if at + start >= index_at:

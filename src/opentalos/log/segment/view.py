@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 
 from opentalos.log.manifest.manifest import Segment
 from opentalos.log.segment.format import SEGMENT_HEADER_BYTES, SegmentHeader, index_path
@@ -18,6 +19,8 @@ _REBUILDS_AT_ONCE_MAX = 4  # they read whole segments
 # A former owner that handed the partition over writes the side index of its last segment behind
 # the seal; waiting for it is quicker than scanning a segment of so many bytes.
 _LATE_BYTES, _LATE_S = 8 << 20, 1.0
+
+Rebuilt = Callable[[PartitionKey, Segment, SideIndex], None]
 
 
 class SegmentView:
@@ -139,12 +142,17 @@ async def rebuild_side_index(
 class ViewCache:
     """Views of sealed segments, the ones used last; their indexes are loaded on demand."""
 
-    __slots__ = ("_files", "_interval_bytes", "_rebuilds", "_views")
+    __slots__ = ("_files", "_interval_bytes", "_rebuilds", "_rebuilt", "_views")
 
     def __init__(self, files: FileStore, interval_bytes: int) -> None:
         self._files, self._interval_bytes = files, interval_bytes
         self._views: OrderedDict[str, SegmentView] = OrderedDict()
         self._rebuilds = asyncio.Semaphore(_REBUILDS_AT_ONCE_MAX)
+        self._rebuilt: Rebuilt | None = None
+
+    def tell_rebuilt(self, rebuilt: Rebuilt) -> None:
+        """Call ``rebuilt`` with each index that had to be made from an undamaged segment."""
+        self._rebuilt = rebuilt
 
     async def get(self, key: PartitionKey, segment: Segment) -> SegmentView:
         """The view of a sealed segment. Raises: CorruptLog, Unavailable."""
@@ -158,7 +166,9 @@ class ViewCache:
                 side = await find_side_index(files, path, segment, interval_bytes)
             if side is None:
                 async with self._rebuilds:
-                    side, _ = await rebuild_side_index(files, path, segment, interval_bytes)
+                    side, fault = await rebuild_side_index(files, path, segment, interval_bytes)
+                if not fault and self._rebuilt is not None:
+                    self._rebuilt(key, segment, side)
             view = self.put(path, side)
         self._views.move_to_end(path)
         return view

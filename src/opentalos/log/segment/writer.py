@@ -7,11 +7,13 @@ file's length confirms the commit (I1).
 
 import asyncio
 import logging
+import struct
 from collections import deque
 from typing import NamedTuple
 
 from opentalos.log.context import LogContext
-from opentalos.log.manifest.manifest import Manifest, Segment
+from opentalos.log.journal.journaled_file import JournaledFile
+from opentalos.log.manifest.manifest import Segment
 from opentalos.log.manifest.store import NOTHING
 from opentalos.log.results import AppendWaiter
 from opentalos.log.segment.format import (
@@ -24,23 +26,25 @@ from opentalos.log.segment.format import (
     state_block,
 )
 from opentalos.log.segment.index import SideIndex, SparseIndex
+from opentalos.log.segment.next_file import FILES_AHEAD_MAX, NewFile, NextFile
 from opentalos.log.segment.state_format import LogState
 from opentalos.log.segment.view import SegmentView
 from opentalos.log.tail_cache import CACHED_BLOCK_BYTES, CachedBlock
-from opentalos.model.errors import AlreadyExists, NotFound, OutcomeUnknown, TalosError
+from opentalos.model.errors import AlreadyExists, BadRequest, OutcomeUnknown, TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import (
     Durability,
     MessageBlock,
     PartitionKey,
 )
-from opentalos.ports.file_store import AppendFile
+from opentalos.ports.file_store import FileStore
 
 _log = logging.getLogger(__name__)
 
 SEED_BYTES = 4
+# What packing a value raises whose type or range no check has seen.
+ENCODING_ERRORS = (struct.error, TypeError, ValueError, OverflowError)
 FINISH_AFTER_S = 0.5  # the new owner opens first: both work on the same DataNodes
-CLOSED_AFTER_S = 10.0  # a former owner that lives has closed what it handed over by then
 
 Queued = tuple[MessageBlock, AppendWaiter, int]  # the int: bytes it counts as pending
 Entry = tuple[MessageBlock, AppendWaiter, int, int]  # and the base offset it was given
@@ -78,6 +82,11 @@ class Group:
         self.payload_bytes = 0  # of ``bytes``: without the log's headers
         self.stored_bytes = 0  # what ``stored`` counts in the tail cache
         self.pending_bytes = 0  # of everything taken from the queue
+
+    @property
+    def blocks(self) -> int:
+        """Blocks taken from the queue."""
+        return len(self.entries) + len(self.followers) + len(self.answered)
 
     def keep_found(self, next_offset: int) -> list[Queued]:
         """Keep what lies in a log that ends at ``next_offset``; return the rest, in order.
@@ -119,14 +128,26 @@ class OpenSegment:
     ``fill`` changed is rebuilt from storage by the next opening.
     """
 
-    __slots__ = ("durability", "epoch", "file", "first_position", "opened_s", "state", "view")
+    __slots__ = (
+        "durability",
+        "epoch",
+        "file",
+        "first_position",
+        "marked_position",
+        "next_file",
+        "number",
+        "opened_s",
+        "state",
+        "view",
+    )
 
-    def __init__(
-        self, file: AppendFile, view: SegmentView, start: "SegmentStart", durability: Durability
-    ) -> None:
-        self.file, self.view, self.epoch, self.state = file, view, start.epoch, start.state
-        self.durability = durability  # of every commit
+    def __init__(self, new: NewFile, view: SegmentView, start: "SegmentStart") -> None:
+        self.file, self.view, self.epoch, self.state = new.file, view, start.epoch, start.state
+        self.durability = new.durability  # of every commit
+        self.number = new.number  # in the file's name
+        self.next_file: NextFile | None = None  # made ahead
         self.first_position = view.end_position  # after the state block
+        self.marked_position = view.end_position  # up to which blocks prove their commits
         self.opened_s = asyncio.get_running_loop().time()
 
     @property
@@ -135,27 +156,65 @@ class OpenSegment:
         return self.view.end_position == self.first_position
 
     @property
+    def marked(self) -> bool:
+        """Whether nothing was committed that no later block names as committed."""
+        return self.view.end_position == self.marked_position
+
+    @property
     def has_messages(self) -> bool:
         """Whether the next segment would begin at another offset: announcements take none."""
         return self.view.next_offset > self.view.base_offset
 
-    def fill(self, group: Group, queue: deque[Queued], limits: LogLimits, now_ms: int) -> None:
+    @property
+    def journal(self) -> str:
+        """The journal that may hold the end of it; empty: none."""
+        return self.file.journal.name if isinstance(self.file, JournaledFile) else ""
+
+    def distrust(self) -> None:
+        """Its next commits risk no other partition's groups."""
+        if isinstance(self.file, JournaledFile):
+            self.file.distrust()
+
+    async def write_out(self) -> None:
+        """Make the file itself hold all that was committed. Raises: TalosError: it is dead."""
+        if isinstance(self.file, JournaledFile):
+            await self.file.write_out()
+
+    def make_next(self, context: LogContext, key: PartitionKey) -> None:
+        """Make the file of the next segment ahead, in the background."""
+        if self.next_file is None and context.files_ahead < FILES_AHEAD_MAX:
+            self.next_file = NextFile(context, key, self.epoch, self.durability)
+
+    def fill(
+        self,
+        group: Group,
+        queue: deque[Queued],
+        limits: LogLimits,
+        now_ms: int,
+        *,
+        alone: bool = False,
+    ) -> None:
         """Take blocks from the queue and give them offsets and one append time.
 
         At least one block is taken; each leaves the queue once it is in the group. ``committed``
-        is the high watermark, since one commit is under way at a time.
+        is the high watermark, since one commit is under way at a time. ``alone``: one block only.
+        A block that cannot be encoded is answered so, and nothing of it is in the group.
         """
         view, state = self.view, self.state
         place = BlockPlace(view.seed, view.next_offset, max(now_ms, state.last_append_ms))
         bytes_left = limits.group_bytes_max
-        blocks_left = limits.group_blocks_max if limits.group_commit else 1
+        blocks_left = limits.group_blocks_max if limits.group_commit and not alone else 1
         while queue and blocks_left > 0:
             queued = queue[0]
             size = queued[2]
             if size > bytes_left and group.entries:
                 break
             if queued[0].producer is None or self._admit(group, queued, place.committed):
-                self._add(group, queued, place)
+                try:
+                    self._add(group, queued, place)
+                except ENCODING_ERRORS as error:
+                    refused = BadRequest(f"the block cannot be stored: {error}")
+                    group.answered.append((queued[1], -1, refused))
                 bytes_left -= size
                 blocks_left -= 1
             queue.popleft()
@@ -166,14 +225,17 @@ class OpenSegment:
     def _add(self, group: Group, queued: Queued, place: BlockPlace) -> None:
         block, waiter, size = queued
         base = group.next_offset
-        payload, messages, compression, create_ms, payload_format, _, extras, _ = block
+        payload, messages, compression, create_ms, payload_format, _, extras, stamp = block
+        # First of all: if it raises, nothing has changed.
+        encoded = encode_block(block, base, place, 0 if messages else FLAG_PRODUCER_FENCE)
+        if stamp is not None:
+            self.state.producers.note(stamp, messages, base)
         position = self.view.end_position + group.bytes
         if position >= group.index_position:
             index = self.view.index
             index.add(base, position, place.append_ms)
             group.index_position = index.positions[-1] + index.interval_bytes
-        flags = 0 if messages else FLAG_PRODUCER_FENCE
-        group.chunks += (encode_block(block, base, place, flags), payload)
+        group.chunks += (encoded, payload)
         group.entries.append((block, waiter, size, base))
         group.bytes += size
         group.payload_bytes += len(payload)
@@ -202,7 +264,6 @@ class OpenSegment:
             return True
         verdict = self.state.producers.check(stamp, block.messages)
         if verdict is None:
-            self.state.producers.note(stamp, block.messages, group.next_offset)
             return True
         if isinstance(verdict, TalosError):
             group.answered.append((waiter, -1, verdict))
@@ -225,6 +286,14 @@ class OpenSegment:
         view.next_offset = group.next_offset
         self.state.total_bytes += group.bytes
 
+    def mark_written(self, count_bytes: int, length: int) -> None:
+        """The end mark is in the file. Raises: OutcomeUnknown as ``committed``."""
+        view = self.view
+        if length != view.end_position + count_bytes:
+            raise OutcomeUnknown(f"{view.path}: {length} bytes long after an end mark")
+        view.end_position = self.marked_position = length
+        self.state.total_bytes += count_bytes
+
 
 class SegmentStart(NamedTuple):
     """Where a new segment begins: the log state there and the tail it copies from the old one."""
@@ -241,29 +310,55 @@ async def create_segment(
     """Make a segment file with its header, state block and tail, in one commit.
 
     Nothing of it may be acknowledged or shown before a manifest names it. ``start.state``
-    becomes the state after the tail.
+    becomes the state after the tail. A file's first commit is synced whatever its durability, so
+    a copied tail is as safe as it may have been acknowledged before.
     """
     path = segment_path(key.topic_uuid, key.partition, start.base_offset, start.epoch)
     try:
-        return await _create(context, path, key.partition, durability, start)
+        file = await context.files.create(path, durability=durability)
+        segment, chunks = begin_segment(context, key, NewFile(file, path, durability), start)
+        length = await file.commit(chunks)
+    except TalosError:
+        await delete_if_gone(context, key, path)
+        raise
+    if length != segment.view.end_position:
+        raise OutcomeUnknown(
+            f"{path}: {length} bytes long, {segment.view.end_position} were written"
+        )
+    context.note_written(length)
+    return segment
+
+
+async def file_after(
+    context: LogContext, key: PartitionKey, old: OpenSegment, durability: Durability
+) -> NewFile:
+    """An empty file for the segment after ``old``: the one made ahead, or a new one."""
+    ahead, old.next_file = old.next_file, None
+    made = None if ahead is None else ahead.take(durability)
+    if made is not None:
+        return made
+    path = segment_path(key.topic_uuid, key.partition, old.view.next_offset, old.epoch)
+    try:
+        return NewFile(await context.files.create(path, durability=durability), path, durability)
     except TalosError:
         await delete_if_gone(context, key, path)
         raise
 
 
-async def _create(
-    context: LogContext, path: str, partition: int, durability: Durability, start: SegmentStart
-) -> OpenSegment:
+def begin_segment(
+    context: LogContext, key: PartitionKey, new: NewFile, start: SegmentStart
+) -> tuple[OpenSegment, list[bytes | memoryview]]:
+    """The segment that ``new`` becomes, and what its first commit has to write before all else."""
     seed = max(int.from_bytes(context.clock.token(SEED_BYTES), "big"), 1)
     base, state = start.base_offset, start.state
-    header = SegmentHeader(seed, start.epoch, base, context.clock.wall_ms(), partition)
+    created_ms = context.time.append_ms()
+    header = SegmentHeader(seed, start.epoch, base, created_ms, key.partition, new.durability)
     place = BlockPlace(seed, base, state.last_append_ms)
-    view = SegmentView(path, seed, base, SparseIndex(context.limits.index_interval_bytes))
+    view = SegmentView(new.path, seed, base, SparseIndex(context.limits.index_interval_bytes))
     head = header.encode() + state_block(state.encode(), base, place)
     chunks: list[bytes | memoryview] = [head]
     view.end_position = len(head)
-    file = await context.files.create(path, durability=durability)
-    segment = OpenSegment(file, view, start, durability)
+    segment = OpenSegment(new, view, start)
     length = len(head)
     for block, offset, append_ms, flags in start.tail:
         encoded = encode_block(block, offset, BlockPlace(seed, base, append_ms), flags)
@@ -275,12 +370,8 @@ async def _create(
         if block.producer is not None:
             state.producers.note(block.producer, block.messages, offset)
     state.total_bytes += length - len(head)
-    written = await file.commit(chunks)
-    if written != length:
-        raise OutcomeUnknown(f"{path}: {written} bytes long, {length} were written")
     view.end_position = length
-    context.note_written(length)
-    return segment
+    return segment, chunks
 
 
 async def seal_segment(segment: OpenSegment) -> Segment:
@@ -301,6 +392,7 @@ def sealed_entry(segment: OpenSegment) -> Segment:
         view.next_offset,
         view.end_position,
         segment.state.last_append_ms,
+        segment.number,
     )
 
 
@@ -327,7 +419,7 @@ async def write_side_index(context: LogContext, log_path: str, side: SideIndex) 
     if not context.guard.steady():
         return
     try:
-        await store_side_index(context, log_path, side)
+        await store_side_index(context.files, log_path, side)
     except TalosError as error:
         _log.warning("side index of %s was not written: %s", log_path, error)
 
@@ -361,34 +453,14 @@ def finish_soon(
     async def close() -> None:
         await asyncio.sleep(FINISH_AFTER_S)
         try:
-            await seal_segment(segment)
-        except TalosError as error:  # its new owner closes it, see ``close_handed_over``
-            _log.warning("%s was not closed: %s", segment.view.path, error)
+            async with asyncio.timeout(context.limits.recover_deadline_s):
+                await seal_segment(segment)
+        except (TalosError, TimeoutError) as error:  # its new owner does: ``close_handed_over``
+            _log.warning("%s was not closed: %s", segment.view.path, str(error) or "it hangs")
         if side is not None:
             write_side_index_soon(context, key, segment.view.path, side)
 
     context.background.start(close)
-
-
-def close_handed_over(context: LogContext, key: PartitionKey, manifest: Manifest) -> None:
-    """Make sure that the last sealed file is closed, in case its former owner died before."""
-    if not manifest.segments:
-        return
-    path = manifest.segments[-1].path(key)
-
-    async def recover() -> None:
-        try:
-            await context.files.recover(path, deadline_s=context.limits.recover_deadline_s)
-        except NotFound:
-            return  # retention was quicker
-        except TalosError as error:
-            _log.warning("%s may not be closed yet: %s", path, error)
-
-    def start() -> None:
-        if not context.closing:
-            context.background.start(recover)
-
-    asyncio.get_running_loop().call_later(CLOSED_AFTER_S, start)
 
 
 async def delete_if_gone(context: LogContext, key: PartitionKey, path: str) -> None:
@@ -411,13 +483,13 @@ async def _is_gone(context: LogContext, key: PartitionKey) -> bool:
     return versioned is NOTHING or versioned.manifest.deleted
 
 
-async def store_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:
+async def store_side_index(files: FileStore, log_path: str, side: SideIndex) -> None:
     """Store a side index. Raises: Unavailable, OutcomeUnknown: it may be missing or damaged."""
     path = index_path(log_path)
     try:
-        file = await context.files.create(path, durability=Durability.SYNCED)
+        file = await files.create(path, durability=Durability.SYNCED)
     except AlreadyExists:  # of an attempt that did not end
-        await context.files.delete(path)
-        file = await context.files.create(path, durability=Durability.SYNCED)
+        await files.delete(path)
+        file = await files.create(path, durability=Durability.SYNCED)
     await file.commit([side.encode()])
     await file.close()

@@ -1,14 +1,15 @@
 """``talos log verify``: every kind of damage is found and named; sound logs have no problem."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.log.bed import TOPIC, Bed, block, crash, open_bed, put, put_block
 
 from opentalos.adapters.memory import MemoryStorage
-from opentalos.log.maintenance.verify import Finding, LogVerifier
+from opentalos.log.maintenance.verify import Finding, Kind, LogVerifier
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import PartitionKey, ProducerStamp
@@ -17,8 +18,10 @@ LIMITS = LogLimits(segment_bytes_max=1_024, index_interval_bytes=512, space_rese
 LOG_PATH = f"log/{TOPIC.topic_uuid}/0"
 
 
-async def findings(bed: Bed) -> list[Finding]:
-    verifier = LogVerifier(bed.files, bed.meta)
+async def findings(
+    bed: Bed, *, names: Mapping[str, str] | None = None, repair: bool = False
+) -> list[Finding]:
+    verifier = LogVerifier(bed.files, bed.meta, names=names, repair=repair)
     segments: list[int] = []
     found: list[Finding] = []
     for key in await verifier.partitions():
@@ -39,6 +42,9 @@ async def written(*, clean: bool) -> Bed:
         await put_block(bed.log(1), block(b"p", producer=ProducerStamp(4, 1, number)))
     await (bed.store.close() if clean else crash(bed))
     storage = bed.storage
+    for path in [path for path, file in storage.files.items() if not file.content]:
+        assert not clean
+        await bed.files.delete(path)  # made ahead of a roll that the crash prevented
     return await open_bed(storage, limits=LIMITS)
 
 
@@ -89,13 +95,17 @@ async def test_two_damaged_blocks_are_two_problems() -> None:
 
 async def test_damage_below_the_committed_end_of_an_unsealed_segment_is_a_problem() -> None:
     bed = await written(clean=False)
-    path = files(bed.storage, ".log")[-1]
+    manifest = Manifest.decode(bed.storage.records[LOG_PATH].record.value)
+    path = manifest.segments[-1].path(PartitionKey(TOPIC.topic_uuid, 0))
     file = bed.storage.files[path]
-    file.content += b"torn" * 30
+    file.content += b"torn" * 10
     noted = await findings(bed)
     assert [item.problem for item in noted] == [False]
     assert "torn tail" in noted[0].text
     content = file.content
+    content += b"torn" * 30  # more than a header, and no page is missing
+    assert len(await problems(bed)) == 1
+    del content[-160:]
     content[300] ^= 1
     assert len(await problems(bed)) == 1
     await crash(bed)
@@ -110,12 +120,12 @@ async def test_files_and_records_that_do_not_match_are_named() -> None:
     storage.files[path] = kept
     index = files(storage, ".idx")[1]
     storage.files[index].content[-1] ^= 1
-    assert any(index in text for text in await problems(bed))
+    await only_rebuildable(bed, index, "fails its check")
     storage.files[index].content[-1] ^= 1
     moved = storage.files.pop(index)
-    assert await problems(bed) == []  # it can be rebuilt
+    await only_rebuildable(bed, index, "is missing")
     storage.files[index] = storage.files[files(storage, ".idx", 1)[1]]
-    assert any("side index" in text for text in await problems(bed))
+    await only_rebuildable(bed, index, "side index is of")
     storage.files[index] = moved
     for name, problem in (("-1.log", False), ("-9.log", True)):
         orphan = f"{TOPIC.topic_uuid}/0/{77:020d}{name}"
@@ -124,6 +134,73 @@ async def test_files_and_records_that_do_not_match_are_named() -> None:
         assert finding.problem is problem
         assert orphan in finding.text
         del storage.files[orphan]
+    await crash(bed)
+
+
+async def only_rebuildable(bed: Bed, index: str, text: str) -> None:
+    (finding,) = await findings(bed)
+    assert (finding.kind, finding.file) == (Kind.REBUILDABLE, index)
+    assert text in finding.text
+
+
+@pytest.mark.parametrize("fault", ["missing", "short", "wrong", "another's"])
+async def test_repair_rebuilds_side_indexes_and_nothing_else(fault: str) -> None:
+    bed = await written(clean=True)
+    storage = bed.storage
+    index = files(storage, ".idx")[1]
+    before = {path: bytes(file.content) for path, file in storage.files.items()}
+    content = storage.files[index].content
+    if fault == "missing":
+        del storage.files[index]
+    elif fault == "short":
+        del content[-9:]
+    elif fault == "wrong":
+        content[40] ^= 1
+    else:
+        content[:] = storage.files[files(storage, ".idx")[2]].content
+    assert [each.kind for each in await findings(bed)] == [Kind.REBUILDABLE]
+    repaired = await findings(bed, repair=True)
+    assert [(each.kind, each.file) for each in repaired] == [(Kind.REPAIRED, index)]
+    assert await findings(bed) == []
+    after = {path: bytes(file.content) for path, file in storage.files.items()}
+    assert after.keys() == before.keys()
+    assert [path for path in after if after[path] != before[path] and path != index] == []
+    log = bed.log()
+    assert (await log.offsets()).next > 0
+    await crash(bed)
+
+
+async def test_a_side_index_of_a_damaged_segment_is_left_alone() -> None:
+    bed = await written(clean=True)
+    path = files(bed.storage, ".log")[1]
+    bed.storage.files[path].content[-3] ^= 1
+    index = files(bed.storage, ".idx")[1]
+    del bed.storage.files[index]
+    kinds = {each.kind for each in await findings(bed, repair=True)}
+    assert kinds == {Kind.DAMAGE, Kind.REBUILDABLE}
+    assert index not in bed.storage.files
+    await crash(bed)
+
+
+async def test_a_finding_has_its_place_and_the_name_of_the_topic() -> None:
+    bed = await written(clean=True)
+    path = files(bed.storage, ".log")[0]
+    content = bed.storage.files[path].content
+    content[content.index(b"0002" * 30)] ^= 1
+    (found,) = await findings(bed, names={TOPIC.topic_uuid: "alice/clicks"})
+    assert found.key == PartitionKey(TOPIC.topic_uuid, 0)
+    assert found.text.startswith("topic alice/clicks partition 0: ")
+    assert (found.kind, found.file, found.problem) == (Kind.DAMAGE, path, True)
+    assert f"position {found.position} offset {found.offset}" in found.text
+    await crash(bed)
+
+
+async def test_rot_in_the_last_group_of_a_killed_server_is_damage() -> None:
+    bed = await written(clean=False)
+    manifest = Manifest.decode(bed.storage.records[LOG_PATH].record.value)
+    path = manifest.segments[-1].path(PartitionKey(TOPIC.topic_uuid, 0))
+    bed.storage.files[path].content[-1] ^= 1
+    assert len(await problems(bed)) == 1
     await crash(bed)
 
 
@@ -142,9 +219,9 @@ async def test_a_manifest_that_lies_is_caught() -> None:
     for change in changes:
         fields = json.loads(true.value)
         change(fields)
-        record.record = true._replace(value=json.dumps(fields).encode())
+        record.record = replace(true, value=json.dumps(fields).encode())
         assert await problems(bed)
-    record.record = true._replace(value=b"\xff")
+    record.record = replace(true, value=b"\xff")
     assert await problems(bed)
     assert Manifest.decode(true.value).epoch == 1
     record.record = true

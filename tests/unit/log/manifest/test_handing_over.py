@@ -10,6 +10,7 @@ from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import ManifestStore
 from opentalos.log.partition import jobs as partition_jobs
+from opentalos.log.partition import opening
 from opentalos.log.segment import writer as segment_writer
 from opentalos.model.errors import NotOwner, WriterDead
 from opentalos.model.message import Durability, PartitionKey, ProducerStamp
@@ -77,7 +78,7 @@ async def test_an_unclosed_file_is_ended_by_the_next_owner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(segment_writer, "FINISH_AFTER_S", NEVER_S)
-    monkeypatch.setattr(segment_writer, "CLOSED_AFTER_S", 0.0)
+    monkeypatch.setattr(opening, "CLOSED_AFTER_S", 0.0)
     former = await open_bed()
     await put(former.log(), b"one")
     await former.store.hand_off(KEY, ELSEWHERE)

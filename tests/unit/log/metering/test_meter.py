@@ -163,3 +163,23 @@ def test_a_mark_says_where_metering_started() -> None:
     assert meter.mark == Mark(41, 60_000, 40)
     meter.restart(meter.mark, 41)
     assert meter.mark.since == 40
+
+
+def test_a_minute_in_the_far_future_ends_by_passes_and_keeps_its_order() -> None:
+    now_ms = 1_700_000_000_000
+    meter = metered_meter(now_ms + 86_400_000)
+    future = meter.found[0]
+    future.note_reported(future.next_offset)
+    meter.settle(now_ms, quiet=False)
+    assert meter.found
+    meter.settle(now_ms, quiet=True)
+    assert not meter.found
+    # Later blocks belong to a later minute, so what was reported is whole.
+    assert meter.mark.floor_ms == future.minute_ms + 60_000
+
+
+def metered_meter(append_ms: int) -> Meter:
+    meter = Meter(60_000)
+    meter.restart(Mark(), 0)
+    assert meter.add(0, 3, append_ms, 10)
+    return meter

@@ -34,7 +34,12 @@ LIMITS = LogLimits(
 
 
 def partition(
-    size_bytes: int = 0, *, messages: bool = True, steady: bool = True, segments: int = 1
+    size_bytes: int = 0,
+    *,
+    messages: bool = True,
+    steady: bool = True,
+    segments: int = 1,
+    ahead: bool = False,
 ) -> Any:
     """What the rule reads of a partition whose segment was opened at 0 s."""
     return SimpleNamespace(
@@ -42,6 +47,7 @@ def partition(
             opened_s=0.0,
             durability=Durability.SYNCED,
             has_messages=messages,
+            next_file=object() if ahead else None,
             view=SimpleNamespace(end_position=size_bytes),
         ),
         settings=SimpleNamespace(durability=Durability.SYNCED),
@@ -53,13 +59,17 @@ def partition(
 @pytest.mark.parametrize(
     ("asked", "now_s", "due"),
     [
-        (partition(1_023), 99.0, None),
+        (partition(895), 87.0, None),
+        (partition(896), 0.0, Due.PREPARE),
+        (partition(1), 87.5, Due.PREPARE),
+        (partition(1_023, ahead=True), 99.0, None),
         (partition(1_024), 99.0, Due.ROLL),
         (partition(1), 100.0, Due.ROLL),
         (partition(4_096, messages=False), 100.0, None),
         (partition(1_024, steady=False), 100.0, None),
         (partition(4_096, steady=False), 0.0, Due.ROLL),
         (partition(1_024, segments=SEGMENTS_SOFT_MAX + 1), 100.0, None),
+        (partition(4_096 * 7 // 8, segments=SEGMENTS_SOFT_MAX + 1), 0.0, Due.PREPARE),
         (partition(4_096, segments=SEGMENTS_SOFT_MAX + 1), 0.0, Due.ROLL),
         (partition(1, segments=SEGMENTS_SOFT_MAX + 1), 100.0 * SOFT_MAX_ROLL_FACTOR, Due.ROLL),
     ],
@@ -72,6 +82,22 @@ def test_an_idle_or_old_segment_is_sealed_by_the_same_rule() -> None:
     assert segment_due(partition(9_999), 99.0, 9.9) is None
     assert segment_due(partition(), 99.0, 10.0) is Due.SEAL
     assert segment_due(partition(), 100.0, 0.0) is Due.SEAL
+    many = partition(segments=SEGMENTS_SOFT_MAX + 1)  # sealed as late as it would be rolled
+    assert segment_due(many, 100.0, 0.0) is None
+    assert segment_due(many, 100.0 * SOFT_MAX_ROLL_FACTOR, 0.0) is Due.SEAL
+
+
+@pytest.mark.parametrize("segments", [1, SEGMENTS_SOFT_MAX, SEGMENTS_SOFT_MAX + 1])
+@pytest.mark.parametrize("age_s", [99.0, 100.0, 1_599.0, 1_600.0])
+def test_a_segment_is_old_for_a_put_when_it_is_old_for_the_upkeep(
+    segments: int, age_s: float
+) -> None:
+    """With very many segments both wait for the longer age, or sealing would make more of them."""
+    asked = partition(segments=segments, ahead=True)
+    rolls = segment_due(asked, age_s) is Due.ROLL
+    assert (segment_due(asked, age_s, 0.0) is Due.SEAL) is rolls
+    old_s = 100.0 if segments <= SEGMENTS_SOFT_MAX else 100.0 * SOFT_MAX_ROLL_FACTOR
+    assert rolls is (age_s >= old_s)
 
 
 def test_an_outdated_durability_rolls_or_discards() -> None:

@@ -71,7 +71,8 @@ async def test_retention_keeps_the_state_though_the_side_index_was_never_written
     again = await open_bed(bed.storage)
     log = again.log()
     assert (await log.offsets()).next == 1
-    await log.writer.run(partial(drop, log.writer, 1))
+    last = log.writer.versioned.manifest.sealed[0]
+    await log.writer.run(partial(drop, log.writer, 1, last))
     await again.store.close()
     third = await open_bed(again.storage)
     async with asyncio.timeout(5):

@@ -10,6 +10,7 @@ from tests.unit.log.bed import (
     Bed,
     block,
     crash,
+    log_records,
     open_bed,
     payloads,
     put,
@@ -212,12 +213,18 @@ async def test_damage_below_the_committed_end_refuses_writes_but_not_reads(
     await bed.store.close()
 
 
-async def test_damage_in_the_last_group_only_is_a_torn_tail(crashed: MemoryStorage) -> None:
-    # The last block's group is the tail: nothing in the file proves that it was committed.
+async def test_damage_in_the_last_group_refuses_writes_but_not_reads(
+    crashed: MemoryStorage,
+) -> None:
+    # Nothing behind the last block proves that it was committed, but no crash leaves all of it.
     content = crashed.files[log_files(crashed)[0]].content
     content[content.index(b"payload-4")] ^= 1
     bed = await open_bed(crashed)
     assert len(await payloads(bed.log())) == 4
+    with pytest.raises(CorruptLog, match=r"offset 4: .* and perhaps this block"):
+        await put(bed.log(), b"x")
+    with pytest.raises(CorruptLog, match="offset 4"):
+        await bed.log().read(5, messages_max=10, bytes_max=1_000)
     await bed.store.close()
 
 
@@ -259,7 +266,29 @@ async def test_orphans_of_smaller_epochs_are_deleted(crashed: MemoryStorage) -> 
     crashed.files[orphan] = type(crashed.files[path])(bytearray(b"junk"))
     bed = await open_bed(crashed)
     await put(bed.log(), b"x")
-    assert orphan not in crashed.files
+    await until(lambda: orphan not in crashed.files)
+    await bed.store.close()
+
+
+async def test_no_put_waits_until_an_orphan_is_fenced(crashed: MemoryStorage) -> None:
+    path = log_files(crashed)[0]
+    for number in range(3):
+        orphan = path.replace("-1.log", "-0.log").replace("/0/0", f"/0/{number}")
+        crashed.files[orphan] = type(crashed.files[path])(bytearray(b"junk"))
+    bed = await open_bed(crashed)
+    fenced, real = asyncio.Event(), bed.files.delete
+    asked: list[str] = []
+
+    async def delete(path: str) -> None:
+        asked.append(path)
+        await fenced.wait()
+        await real(path)
+
+    bed.files.delete = delete  # type: ignore[method-assign]
+    await put(bed.log(), b"x")
+    assert len(asked) <= 1
+    fenced.set()
+    await until(lambda: len(log_files(crashed)) == 2)
     await bed.store.close()
 
 
@@ -286,7 +315,7 @@ async def test_an_untouched_partition_has_no_file_and_no_record() -> None:
     assert steps.count == 0
     assert await bed.log(7).offsets() == (0, 0)
     assert not storage.files
-    assert not storage.records
+    assert not log_records(storage)
     await bed.store.close()
 
 

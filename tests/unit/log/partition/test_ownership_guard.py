@@ -3,15 +3,29 @@
 import asyncio
 
 import pytest
-from tests.unit.log.bed import LIMITS, TOPIC, Answers, Bed, FakeClock, block, payloads, put, until
+from tests.unit.log.bed import (
+    LIMITS,
+    TOPIC,
+    Answers,
+    Bed,
+    FakeClock,
+    block,
+    log_records,
+    payloads,
+    put,
+    until,
+)
+from tests.unit.log.faults import FaultyMeta, Steps
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryMetaStore, MemoryStorage
 from opentalos.log.log_store import LogStore
 from opentalos.log.manifest.manifest import Manifest
+from opentalos.log.manifest.store import manifest_path
 from opentalos.model.errors import (
     NotOwner,
     OutcomeUnknown,
     PartitionNotServing,
+    StoreUnavailable,
     TalosError,
     TopicNotExist,
 )
@@ -28,7 +42,7 @@ class ScriptedGuard:
     def __init__(self) -> None:
         self.refused: TalosError | None = None
         self.looks = 0  # before the former owner's segment may be recovered
-        self.calm = True
+        self.calm = self.sure = True
         self.topic_gone = False
         self.confirmed: list[str] = []
 
@@ -41,6 +55,9 @@ class ScriptedGuard:
 
     def steady(self) -> bool:
         return self.calm
+
+    def certain(self) -> bool:
+        return self.sure
 
     async def confirm_owner(self, key: PartitionKey) -> None:
         self.confirmed.append("owner")
@@ -68,7 +85,7 @@ async def test_a_refused_partition_touches_no_manifest_and_puts_hear_why() -> No
     with pytest.raises(NotOwner) as caught:
         await put(bed.log(), b"x")
     assert caught.value.address == "s2:1"
-    assert not bed.storage.records
+    assert not log_records(bed.storage)
     await bed.store.close()
 
 
@@ -78,7 +95,7 @@ async def test_a_partition_of_a_deleted_topic_leaves_no_manifest() -> None:
     bed = await guarded_bed(guard)
     with pytest.raises(TopicNotExist):
         await put(bed.log(), b"x")
-    assert not bed.storage.records
+    assert not log_records(bed.storage)
     assert not bed.storage.files
     await bed.store.close()
 
@@ -186,4 +203,73 @@ async def test_learning_recovers_what_is_unsealed_and_opens_nothing_else() -> No
     await until(lambda: all(log.writer.readable and not log.writer.foreign for log in logs))
     assert [log.writer.segment is not None for log in logs] == [False, False, True, True]
     assert [log.epoch for log in logs] == [2, 2, 2, 2]
+    await bed.store.close()
+
+
+async def test_what_is_not_known_of_each_partition_drops_none_and_loses_none() -> None:
+    steps = Steps()
+    bed = await guarded_bed(ScriptedGuard())
+    bed.store._context.manifests.meta = FaultyMeta(bed.storage, steps)
+    other = await guarded_bed(ScriptedGuard(), bed.storage)
+    keys = [PartitionKey(TOPIC.topic_uuid, number) for number in range(3)]
+    for key in keys:
+        await put(bed.log(key.partition), b"x")
+    for key in keys[:2]:
+        await put(other.log(key.partition), b"y")
+
+    def script(name: str, path: str, after: bool) -> None:
+        if path == manifest_path(keys[1]):
+            raise StoreUnavailable("no answer")
+
+    steps.script = script
+    gone = PartitionNotServing("taken")
+    with pytest.raises(StoreUnavailable):
+        await bed.store.drop_taken(gone)
+    assert set(bed.store._partitions) == set(keys)
+    steps.script = None
+    assert await bed.store.drop_taken(gone) == keys[:2]
+    assert set(bed.store._partitions) == {keys[2]}
+    await other.store.close()
+    await bed.store.close()
+
+
+async def test_readers_at_the_end_share_the_commits_that_prove_it() -> None:
+    guard = ScriptedGuard()
+    bed = await guarded_bed(guard)
+    log, loop = bed.log(), asyncio.get_running_loop()
+    await put(log, b"x")
+    guard.sure = False
+    began_s, commits = loop.time(), bed.store.counters.commits
+    polls = 0
+
+    async def poll() -> None:
+        nonlocal polls
+        while loop.time() < began_s + 10:
+            read = log.read(1, messages_max=1, bytes_max=1)
+            assert not (await read).blocks
+            polls += 1
+
+    await asyncio.gather(*(poll() for _ in range(20)))
+    assert polls >= 20 * 39
+    assert bed.store.counters.commits - commits <= 42
+    await bed.store.close()
+
+
+async def test_a_commit_that_began_before_a_read_does_not_prove_its_end() -> None:
+    guard = ScriptedGuard()
+    bed = await guarded_bed(guard)
+    log = bed.log()
+    await put(log, b"x")
+    guard.sure = False
+    first = asyncio.create_task(log.read(1, messages_max=1, bytes_max=1))
+    await until(lambda: log.writer.group is not None, step_s=0)
+    late = asyncio.create_task(log.read(1, messages_max=1, bytes_max=1))
+    await first
+    assert not late.done()
+    other = await guarded_bed(ScriptedGuard(), bed.storage)
+    await put(other.log(), b"y")
+    guard.refused = ELSEWHERE
+    with pytest.raises(PartitionNotServing, match="another server may own it"):
+        await late
+    await other.store.close()
     await bed.store.close()

@@ -23,7 +23,7 @@ from opentalos.log.segment.format import (
 from opentalos.log.segment.index import SideIndex, SparseIndex
 from opentalos.log.segment.scan import SegmentScan
 from opentalos.log.segment.state_format import LogState
-from opentalos.model.errors import CorruptLog, NewerFormat, StorageFull, TalosError
+from opentalos.model.errors import CorruptLog, ManifestFull, NewerFormat, TalosError
 from opentalos.model.message import MessageBlock, ProducerStamp, StoredBlock
 
 SEED = 0xA1B2C3D4
@@ -193,7 +193,7 @@ def test_a_manifest_round_trips_and_invalid_bytes_are_refused() -> None:
 
 def test_a_manifest_never_grows_beyond_one_record() -> None:
     many = tuple(Segment(n, 1, n + 1, 1 << 27, 1_700_000_000_000) for n in range(20_000))
-    with pytest.raises(StorageFull, match="20000 segments"):
+    with pytest.raises(ManifestFull, match="20000 segments"):
         Manifest(segments=many).encode()
 
 

@@ -1,0 +1,97 @@
+"""Bytes of a journal: files of frames, each with the groups of many partitions. Sans-io.
+
+Shape: a journal file has a segment's header and then blocks of the segment format, so it is scanned
+    and judged like a segment. Each block is one commit, a *frame*: ``messages`` is the number of
+    its records, its offsets count the records of the journal from 0. A commit begins when the one
+    before has returned, so a frame proves every frame before it.
+Shape: the payload of a frame: records, big endian
+    [kind u8][reference u32][position u64][count u32][data: count bytes]
+    NAME: from here on, in this file, the reference stands for the segment file whose path is data.
+    GROUP: data are bytes of that segment at the position.
+    WRITTEN: below the position the segment file itself holds everything durably.
+    NEXT: the journal continues in the file with the number ``position``; the last record of a file.
+Files: ``journal/NAME/NUMBER.jnl``, numbers ascend by one; ``journal/NAME/ended``: no file of it is
+    needed any more.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from opentalos.log.segment.format import BlockPlace, encode_block
+from opentalos.model.errors import CorruptLog
+from opentalos.model.message import MessageBlock, PayloadFormat
+
+ROOT = "journal"
+_SUFFIX = ".jnl"
+_ENDED = "ended"
+_RECORD = struct.Struct(">BIQI")
+RECORD_HEADER_BYTES = _RECORD.size
+_pack_record = _RECORD.pack
+
+
+class Kind(IntEnum):
+    """What a record says."""
+
+    NAME = 1
+    GROUP = 2
+    WRITTEN = 3
+    NEXT = 4
+
+
+class Record(NamedTuple):
+    """One record of a frame; see the shape."""
+
+    kind: int
+    reference: int
+    position: int
+    data: bytes
+
+
+def record_header(kind: Kind, reference: int, position: int, count_bytes: int) -> bytes:
+    """What precedes the record's data."""
+    return _pack_record(kind, reference, position, count_bytes)
+
+
+def encode_frame(parts: list[bytes], records: int, number: int, seed: int, now_ms: int) -> bytes:
+    """A frame of so many records, the first of which has the number."""
+    payload = b"".join(parts)
+    block = MessageBlock(payload=payload, messages=records, format=PayloadFormat.STATE)
+    return encode_block(block, number, BlockPlace(seed, number, now_ms)) + payload
+
+
+def records_of(payload: bytes) -> Iterator[Record]:
+    """The records of a frame whose check passed. Raises: CorruptLog: it was not made by us."""
+    at, end = 0, len(payload)
+    while at < end:
+        if end - at < RECORD_HEADER_BYTES:
+            raise CorruptLog(f"a journal record has only {end - at} bytes")
+        kind, reference, position, count_bytes = _RECORD.unpack_from(payload, at)
+        at += RECORD_HEADER_BYTES
+        if count_bytes > end - at:
+            raise CorruptLog(f"a journal record of {count_bytes} bytes, only {end - at} are left")
+        yield Record(kind, reference, position, payload[at : at + count_bytes])
+        at += count_bytes
+
+
+def folder_of(name: str) -> str:
+    """Where the files of a journal lie."""
+    return f"{ROOT}/{name}"
+
+
+def file_path(name: str, number: int) -> str:
+    """One file of a journal."""
+    return f"{ROOT}/{name}/{number:08d}{_SUFFIX}"
+
+
+def ended_path(name: str) -> str:
+    """The file that says that no other file of the journal is needed."""
+    return f"{ROOT}/{name}/{_ENDED}"
+
+
+def number_of(path: str) -> int | None:
+    """The number of a journal file; None: it is another file."""
+    name = path.rpartition("/")[2]
+    number = name.removesuffix(_SUFFIX)
+    return int(number) if name != number and number.isdecimal() else None

@@ -1,0 +1,186 @@
+"""Keeps the journals small: writes segments out, trims, and ends journals that nobody needs.
+
+One task of the server. What it cannot do now it does in a later pass; nothing waits for it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from opentalos.log.journal.format import ROOT, number_of
+from opentalos.log.journal.former import FormerJournal
+from opentalos.log.journal.journal import end_journal
+from opentalos.log.journal.journaled_file import JournaledFile, written_quietly
+from opentalos.log.journal.store import JournaledFiles
+from opentalos.model.errors import OutcomeUnknown, TalosError
+from opentalos.ports.file_store import FileStore
+
+_log = logging.getLogger(__name__)
+
+PASS_S = 1.0  # between passes
+WRITE_OUT_AFTER_S = 30.0  # a segment is at most so far behind its journal
+WRITE_OUT_DEADLINE_S = 10.0  # then the segment is given up, and its partition opens again
+WRITES_AT_ONCE = 4  # they share the store with the commits of puts
+CHECKED_PER_PASS = 64  # manifests that are read to learn whether a journal is needed
+SEARCH_FIRST_S = 5.0  # after the start, and then every so often:
+SEARCH_S = 3_600.0  # between searches for journals that no manifest names
+FENCE_DEADLINE_S = 10.0  # of one file
+
+
+def due(files: Iterable[JournaledFile], spare: int, before_s: float) -> list[JournaledFile]:
+    """The segments to write out: those that need a file of the journal below ``spare``, and those
+    that wait since before ``before_s``; longest waiting first. Those that failed are left out.
+    """
+    found = [
+        file
+        for file in files
+        if file.dead is None
+        and file.oldest is not None
+        and (file.oldest < spare or file.unwritten_since_s <= before_s)
+    ]
+    return sorted(found, key=lambda file: (file.oldest or 0, file.unwritten_since_s))
+
+
+class JournalUpkeep:
+    """``needed`` asks the manifest whether a segment, by path, is its partition's unsealed one;
+    ``named`` which journals manifests name; ``reopen`` opens a partition again whose segment could
+    not be written out.
+    """
+
+    def __init__(
+        self,
+        files: FileStore,
+        journaled: JournaledFiles,
+        needed: Callable[[str], Awaitable[bool]],
+        named: Callable[[], Awaitable[set[str]]],
+        reopen: Callable[[str], None],
+    ) -> None:
+        self._files, self._journaled, self._needed = files, journaled, needed
+        self._named, self._reopen = named, reopen
+        self._search_s = 0.0  # loop time of the next search
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin the passes, unless they have begun."""
+        if self._task is not None:
+            return
+        self._search_s = asyncio.get_running_loop().time() + SEARCH_FIRST_S
+        self._task = asyncio.get_running_loop().create_task(self._repeat(), name="log-journal-care")
+
+    async def close(self) -> None:
+        """End the passes; the journals stay as they are."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def end_all(self) -> None:
+        """All partitions are closed: end the journals that nothing needs any more.
+
+        Those that cannot be ended stay for the next start.
+        """
+        for journal in list(self._journaled.own.values()):
+            try:
+                await journal.close()
+                if journal.idle:
+                    await journal.end()
+                    del self._journaled.own[journal.name]
+            except TalosError as error:
+                _log.warning("journal %s stays for the next start: %s", journal.name, error)
+
+    async def stop_all(self) -> None:
+        """End every task of the journals, whatever is under way."""
+        await self.close()
+        for journal in list(self._journaled.own.values()):
+            await journal.stop()
+
+    async def run_pass(self) -> None:
+        """One pass. Raises: TalosError: the next one continues."""
+        await self._write_out()
+        await self._release_taken()
+        for journal in list(self._journaled.own.values()):
+            if journal.dead is None:
+                await journal.trim()
+            elif journal.idle:
+                await journal.end()
+                del self._journaled.own[journal.name]
+                self._journaled.forget_former(journal.name)
+        for former in list(self._journaled.formers.values()):
+            await self._end_former(former)
+
+    async def search(self) -> None:
+        """Read journals that no manifest names, so that they end.
+
+        Their servers died when all was sealed, or they live and no partition is open under it: then
+        the fence costs the next one an opening. What it has of a segment that is registered
+        meanwhile keeps it, as with any other. Raises: TalosError.
+        """
+        files = await self._files.list(ROOT)
+        names = {path.split("/")[1]: None for path in files if number_of(path) is not None}
+        known = (self._journaled.own, self._journaled.formers)
+        found = [name for name in names if not any(name in each for each in known)]
+        named = await self._named() if found else set()
+        for name in found:
+            if name not in named:
+                await self._journaled.read_former(name, FENCE_DEADLINE_S)
+
+    async def _write_out(self) -> None:
+        """Write what is due, a few at once: the oldest file of a full journal, and old bytes."""
+        journaled = self._journaled
+        before_s = asyncio.get_running_loop().time() - WRITE_OUT_AFTER_S
+        waiting: list[JournaledFile] = []
+        for journal in journaled.own.values():
+            full = journal.total_bytes > journaled.bytes_max or journal.dead is not None
+            spare = journal.number + (journal.dead is not None) if full else 0
+            of_it = [file for file in journaled.open.values() if file.journal is journal]
+            waiting += due(of_it, spare, before_s)
+        waiting.reverse()
+
+        async def write() -> None:
+            while waiting:
+                await _written_in_time(waiting.pop())
+
+        await asyncio.gather(*(write() for _ in range(WRITES_AT_ONCE)))
+
+    async def _release_taken(self) -> None:
+        """Forget segments that failed here and that another opening has sealed meanwhile."""
+        failed = [file for file in self._journaled.open.values() if file.dead is not None]
+        for file in failed[:CHECKED_PER_PASS]:
+            if await self._needed(file.path):
+                self._reopen(file.path)
+            else:
+                self._journaled.settle(file.path)
+
+    async def _end_former(self, former: FormerJournal) -> None:
+        """End a fenced journal once each segment that needs it is sealed, whoever did it."""
+        for path in former.segments()[:CHECKED_PER_PASS]:
+            if await self._needed(path):
+                return
+            former.forget(path)
+        if former.segments() or former.damage:  # what is damaged stays for whoever repairs it
+            return
+        if former.name not in self._journaled.own:
+            await end_journal(self._files, former.name)
+        self._journaled.forget_former(former.name)
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.sleep(PASS_S)
+            try:
+                await self.run_pass()
+                if asyncio.get_running_loop().time() >= self._search_s:
+                    self._search_s += SEARCH_S
+                    await self.search()
+            except TalosError as error:
+                _log.warning("upkeep of the journal: %s; a later pass continues", error)
+            except Exception:
+                _log.exception("upkeep of the journal failed; a later pass continues")
+
+
+async def _written_in_time(file: JournaledFile) -> None:
+    """Write out; a file that hangs is given up, so no other one waits for it."""
+    try:
+        async with asyncio.timeout(WRITE_OUT_DEADLINE_S):
+            await written_quietly(file)
+    except TimeoutError:
+        _log.warning("%s hangs; it is not written behind the journal", file.path)
+        file.give_up(OutcomeUnknown("a write behind the journal hangs"))

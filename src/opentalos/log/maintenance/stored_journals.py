@@ -1,0 +1,70 @@
+"""Journals of a storage that no server uses: read for ``verify``, without a fence."""
+
+from opentalos.log.journal.extents import Extents
+from opentalos.log.journal.former import FormerJournal, read_former
+from opentalos.log.segment.format import SEGMENT_HEADER_BYTES
+from opentalos.log.segment.scan import Readable
+from opentalos.model.errors import CorruptLog
+from opentalos.ports.file_store import FileStore
+
+_LENGTH_MAX = 1 << 62  # of a file, to search its end
+
+
+class LaidOver:
+    """A segment's file with what its journal has of it; ``length`` is that of both."""
+
+    def __init__(self, files: Readable, extents: Extents, length: int) -> None:
+        self._files, self._extents = files, extents
+        self.length = max(length, extents.end)
+        self.gap = extents.first_gap(length)  # where bytes are missing, or None
+
+    async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
+        """See the port."""
+        raw = await self._files.read(path, position=position, bytes_max=bytes_max)
+        return self._extents.laid_over(raw, position, bytes_max)
+
+
+class StoredJournals:
+    """Each is read once, with the length that its files have."""
+
+    def __init__(self, files: FileStore) -> None:
+        self._files = files
+        self._formers: dict[str, FormerJournal] = {}
+
+    async def lay_over(self, path: str, name: str) -> tuple[LaidOver, str]:
+        """The segment with what the journal has of it; and what is wrong, or an empty string."""
+        length, fault, extents = await file_length(self._files, path), "", Extents()
+        if name:
+            try:
+                extents = (await self._former(name)).extents(path)
+            except CorruptLog as error:
+                fault = str(error)
+        found = LaidOver(self._files, extents, length)
+        if found.gap is not None:
+            fault = f"bytes from position {found.gap} on are missing"
+        return found, fault
+
+    async def _former(self, name: str) -> FormerJournal:
+        found = self._formers.get(name)
+        if found is None:
+            found = self._formers[name] = await read_former(self._files, name, self._measured)
+        return found
+
+    async def _measured(self, path: str) -> int:
+        return await file_length(self._files, path)
+
+
+async def file_length(files: Readable, path: str) -> int:
+    """Length of a file; the port has no call for it, so search with one-byte reads."""
+    if not await files.read(path, position=SEGMENT_HEADER_BYTES - 1, bytes_max=1):
+        return 0  # no whole header
+    low, high = SEGMENT_HEADER_BYTES - 1, 2 * SEGMENT_HEADER_BYTES
+    while high < _LENGTH_MAX and await files.read(path, position=high, bytes_max=1):
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if await files.read(path, position=middle, bytes_max=1):
+            low = middle
+        else:
+            high = middle
+    return high

@@ -1,0 +1,73 @@
+"""A journal on memory adapters, and short ways to write and read one."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+
+from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
+from opentalos.log.journal.former import FormerJournal, read_former
+from opentalos.log.journal.journal import Journal, JournalPlace
+from opentalos.log.journal.journaled_file import Sizes
+from opentalos.log.journal.store import JournaledFiles, JournalSettings
+from opentalos.ports.file_store import FileStore
+
+NAME = "abc-1"
+SEGMENT = "topic/0/00000000000000000000-1.log"
+OTHER = "topic/1/00000000000000000000-1.log"
+SIZES = Sizes(direct_bytes_min=100, write_out_bytes=200)
+
+
+def seeds() -> Callable[[], int]:
+    numbers = count(0x5EED0000)
+    return lambda: next(numbers)
+
+
+async def open_journal(files: FileStore, file_bytes_max: int = 1 << 20) -> Journal:
+    journal = Journal(JournalPlace(files, NAME, seeds(), lambda: 1, file_bytes_max))
+    await journal.start()
+    return journal
+
+
+def held_commits(journal: Journal) -> asyncio.Event:
+    """Every later commit of the journal's file waits for the event, whoever gives it up."""
+    file, go = journal._file, asyncio.Event()
+    assert file is not None
+    commit = file.commit
+
+    async def held(chunks: Sequence[bytes | memoryview]) -> int:
+        await go.wait()
+        return await commit(chunks)
+
+    file.commit = held  # type: ignore[method-assign]
+    return go
+
+
+async def hang(chunks: Sequence[bytes | memoryview]) -> int:
+    """Commit of a file whose storage never answers."""
+    never: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    return await never
+
+
+async def former(storage: MemoryStorage, name: str = NAME) -> FormerJournal:
+    files = MemoryFileStore(storage)
+    return await read_former(files, name, partial(files.recover, deadline_s=1.0))
+
+
+def journaled(
+    files: FileStore, instance: str = "server", bytes_max: int = 4 << 20
+) -> JournaledFiles:
+    return JournaledFiles(
+        files,
+        JournalSettings(
+            instance=instance,
+            bytes_max=bytes_max,
+            sizes=SIZES,
+            new_seed=seeds(),
+            now_ms=lambda: 1,
+        ),
+    )
+
+
+def journal_files(storage: MemoryStorage) -> list[str]:
+    return sorted(path.rpartition("/")[2] for path in storage.files if path.endswith(".jnl"))

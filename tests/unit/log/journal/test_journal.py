@@ -1,0 +1,281 @@
+"""Writing a journal: one commit for many groups, failures, continuing, trimming, fencing."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.unit.log.bed import until
+from tests.unit.log.faults import FailOnce, FaultyFiles, Steps
+from tests.unit.log.journal.journals import (
+    NAME,
+    OTHER,
+    SEGMENT,
+    former,
+    journal_files,
+    open_journal,
+)
+
+from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
+from opentalos.log.journal.format import file_path
+from opentalos.log.journal.former import last_run
+from opentalos.log.journal.journal import NOWHERE
+from opentalos.log.segment.format import SEGMENT_HEADER_BYTES
+from opentalos.model.errors import CorruptLog, Fenced, OutcomeUnknown, StorageFull, WriterDead
+from opentalos.model.message import Durability
+
+ONE_FRAME = SEGMENT_HEADER_BYTES + 1  # of a file, which then continues in another one
+
+
+def either(*futures: "asyncio.Future[Any]") -> bool:
+    return any(future.done() for future in futures)
+
+
+async def test_groups_of_many_segments_share_one_commit() -> None:
+    storage, steps = MemoryStorage(), Steps()
+    journal = await open_journal(FaultyFiles(storage, steps))
+    commits: list[str] = []
+    steps.script = lambda name, path, after: commits.append(name) if after else None
+    numbers = await asyncio.gather(*(journal.append(f"t/{n}/a", 64, b"x") for n in range(50)))
+    assert numbers == [1] * 50
+    assert commits == ["commit"]
+    found = await former(storage)
+    assert len(found.segments()) == 50
+    assert found.extents("t/7/a").joined() == b"x"
+
+
+async def test_a_group_is_durable_when_its_append_returns() -> None:
+    storage, steps = MemoryStorage(), Steps()
+    journal = await open_journal(FaultyFiles(storage, steps))
+    stop = steps.count
+    steps.stop_at = stop  # before the commit's effect
+    task = asyncio.ensure_future(journal.append(SEGMENT, 64, b"x"))
+    await steps.stopped.wait()
+    assert not task.done()
+    assert (await former(storage)).segments() == []
+
+
+async def test_a_failed_commit_leaves_every_group_unknown_and_the_journal_dead() -> None:
+    storage, steps = MemoryStorage(), Steps()
+    journal = await open_journal(FaultyFiles(storage, steps))
+    steps.script = FailOnce("commit", OutcomeUnknown("lost"), after=True)
+    results = await asyncio.gather(
+        journal.append(SEGMENT, 64, b"x"), journal.append(OTHER, 64, b"y"), return_exceptions=True
+    )
+    assert [type(each) for each in results] == [OutcomeUnknown, OutcomeUnknown]
+    with pytest.raises(WriterDead):
+        journal.append(SEGMENT, 65, b"z")
+    assert journal.held(1)  # they may be there, so a recovery has to look
+    assert not journal.idle
+    found = await former(storage)
+    assert found.extents(SEGMENT).joined() == b"x"
+    journal.release_doubts(SEGMENT)
+    journal.release_doubts(OTHER)
+    assert journal.idle
+
+
+async def test_a_full_store_is_told_as_such() -> None:
+    storage, steps = MemoryStorage(), Steps()
+    journal = await open_journal(FaultyFiles(storage, steps))
+    steps.script = FailOnce("commit", StorageFull("no room"))
+    with pytest.raises(StorageFull):
+        await journal.append(SEGMENT, 64, b"x")
+
+
+async def test_a_fenced_journal_acknowledges_nothing_any_more() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage))
+    await journal.append(SEGMENT, 64, b"x")
+    found = await former(storage)
+    for path in (SEGMENT, OTHER):
+        with pytest.raises(OutcomeUnknown):
+            await journal.append(path, 65, b"y")
+    assert isinstance(journal.dead, Fenced)
+    assert found.extents(SEGMENT).joined() == b"x"
+
+
+async def test_a_fence_of_the_last_file_fences_the_journal_while_it_continues() -> None:
+    """Whenever the fence comes between the two files, nothing is acknowledged behind it."""
+    for stop_at in range(12):
+        storage, steps = MemoryStorage(), Steps()
+        journal = await open_journal(FaultyFiles(storage, steps), file_bytes_max=ONE_FRAME)
+        await journal.append(SEGMENT, 64, b"x")
+        steps.stop_at = steps.count + stop_at
+        task = asyncio.ensure_future(journal.append(SEGMENT, 65, b"y"))
+        stopped = asyncio.ensure_future(steps.stopped.wait())
+        await until(partial(either, task, stopped))
+        acknowledged = task.done()
+        stopped.cancel()
+        found = await former(storage)
+        if acknowledged:
+            assert found.extents(SEGMENT).joined() == b"xy"
+        files = MemoryFileStore(storage)
+        for number in (1, 2):
+            if file_path(NAME, number) in storage.files:
+                length = await files.recover(file_path(NAME, number), deadline_s=1)
+                assert storage.files[file_path(NAME, number)].fenced or not length
+        journal.fail(OutcomeUnknown("the test ends"))
+        task.cancel()
+
+
+async def test_it_continues_in_another_file_and_is_read_as_one() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage), file_bytes_max=200)
+    for at in range(9):
+        await journal.append(SEGMENT, 64 + at, bytes([at]))
+    assert len(journal_files(storage)) > 2
+    found = await former(storage)
+    assert found.extents(SEGMENT).joined() == bytes(range(9))
+    assert found.damage == ""
+
+
+async def test_only_what_nothing_holds_is_trimmed_and_never_the_last_file() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage), file_bytes_max=ONE_FRAME)
+    first = await journal.append(SEGMENT, 64, b"a")
+    second = await journal.append(OTHER, 64, b"b")
+    third = await journal.append(OTHER, 65, b"c")
+    assert (first, second, third) == (1, 2, 3)
+    journal.release(second)
+    await journal.trim()
+    assert len(journal_files(storage)) == 3  # the first is held, and the order is kept
+    journal.release(first)
+    await journal.trim()
+    assert journal_files(storage) == ["00000003.jnl"]
+    journal.release(third)
+    await journal.trim()
+    assert journal_files(storage) == ["00000003.jnl"]
+    assert (await former(storage)).extents(OTHER).joined() == b"c"
+
+
+async def test_what_a_segment_holds_itself_is_not_replayed() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage))
+    await journal.append(SEGMENT, 64, b"abc")
+    await journal.append(SEGMENT, 67, b"de")
+    journal.note_written(SEGMENT, 67)
+    await journal.append(OTHER, 64, b"x")
+    assert (await former(storage)).extents(SEGMENT).start == 67
+
+
+async def test_an_ended_journal_is_no_missing_one() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage))
+    journal.release(await journal.append(SEGMENT, 64, b"x"))
+    await journal.end()
+    assert journal_files(storage) == []
+    assert (await former(storage)).segments() == []
+    with pytest.raises(CorruptLog, match="missing"):
+        await former(storage, "other-1")
+
+
+async def test_a_needed_journal_cannot_be_ended() -> None:
+    journal = await open_journal(MemoryFileStore())
+    await journal.append(SEGMENT, 64, b"x")
+    with pytest.raises(ValueError, match="still needed"):
+        await journal.end()
+
+
+async def test_two_successors_find_the_same() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage), file_bytes_max=100)
+    for at in range(5):
+        await journal.append(SEGMENT, 64 + at, b"x")
+    found = await asyncio.gather(former(storage), former(storage))
+    assert [each.extents(SEGMENT).joined() for each in found] == [b"xxxxx", b"xxxxx"]
+
+
+async def test_a_torn_last_frame_is_cut_and_nothing_else() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage))
+    await journal.append(SEGMENT, 64, b"kept")
+    kept_bytes = len(storage.files[file_path(NAME, 1)].content)
+    await journal.append(SEGMENT, 68, b"torn")
+    content = bytes(storage.files[file_path(NAME, 1)].content)
+    for end in range(kept_bytes, len(content)):
+        storage.files[file_path(NAME, 1)].content[:] = content[:end]
+        found = await former(storage)
+        assert found.damage == ""
+        assert found.extents(SEGMENT).joined() == b"kept"
+
+
+async def test_rot_refuses_the_segments_that_may_have_been_in_it() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage))
+    await journal.append(OTHER, 64, b"a")
+    before = len(storage.files[file_path(NAME, 1)].content)
+    await journal.append(OTHER, 65, b"b")
+    await journal.append(SEGMENT, 64, b"x")
+    storage.files[file_path(NAME, 1)].content[before + 100] ^= 4
+    found = await former(storage)
+    assert "damaged" in found.damage
+    with pytest.raises(CorruptLog):
+        found.extents(OTHER)
+    with pytest.raises(CorruptLog):
+        found.extents("topic/2/00000000000000000000-1.log")
+    assert found.extents(SEGMENT).joined() == b"x"
+
+
+async def test_rot_of_the_last_frame_is_no_torn_tail() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage))
+    await journal.append(SEGMENT, 64, b"acknowledged")
+    storage.files[file_path(NAME, 1)].content[-1] ^= 1
+    with pytest.raises(CorruptLog):
+        (await former(storage)).extents(SEGMENT)
+
+
+async def test_a_lost_record_of_continuing_is_damage() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage), file_bytes_max=ONE_FRAME)
+    await journal.append(SEGMENT, 64, b"a")
+    await journal.append(SEGMENT, 65, b"b")
+    content = storage.files[file_path(NAME, 1)].content
+    del content[-5:]  # as if it had been torn, but the next file is used
+    with pytest.raises(CorruptLog):
+        (await former(storage)).extents(SEGMENT)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "run"), [([], []), ([3], [3]), ([1, 3, 4], [3, 4]), ([4, 2, 3], [2, 3, 4])]
+)
+def test_what_a_power_loss_brought_back_is_not_read(numbers: list[int], run: list[int]) -> None:
+    assert last_run(numbers) == run
+
+
+async def test_a_hung_commit_is_given_up_and_its_late_end_counts_for_nothing() -> None:
+    storage, steps = MemoryStorage(), Steps()
+    journal = await open_journal(FaultyFiles(storage, steps))
+    steps.stop_at = steps.count
+    in_flight = journal.append(SEGMENT, 64, b"x")
+    await steps.stopped.wait()
+    waiting = journal.append(OTHER, 64, b"y")
+    journal.fail(OutcomeUnknown("it hangs"))
+    with pytest.raises(OutcomeUnknown):
+        await in_flight
+    assert await waiting == NOWHERE
+    assert journal.held(1)
+
+
+async def test_a_group_nobody_waits_for_still_holds_its_file() -> None:
+    journal = await open_journal(MemoryFileStore())
+    written = journal.append(SEGMENT, 64, b"x")
+    await until(lambda: bool(journal._in_flight), 0)
+    written.cancel()
+    await journal.append(OTHER, 64, b"y")
+    journal.release(1)
+    assert journal.held(1)
+    journal.release_doubts(SEGMENT)
+    assert not journal.held(1)
+
+
+async def test_a_file_that_was_being_made_is_empty() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage))
+    await journal.append(SEGMENT, 64, b"x")
+    files = MemoryFileStore(storage)
+    await files.create(file_path(NAME, 2), durability=Durability.SYNCED)
+    found = await former(storage)
+    assert found.damage == ""
+    assert found.extents(SEGMENT).joined() == b"x"
+    assert len(storage.files[file_path(NAME, 1)].content) > SEGMENT_HEADER_BYTES
