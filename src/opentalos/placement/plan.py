@@ -4,20 +4,18 @@ The controller calls it whenever members, weights or topics change. An assignmen
 right to write (promise I2).
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from math import ceil
+from functools import partial
 from typing import NamedTuple
 
 from opentalos.model.message import PartitionKey
-from opentalos.placement.ring import Ring, node_count, partition_key
+from opentalos.placement.lending import Loans
+from opentalos.placement.ring import Ring
+from opentalos.placement.spread import Spread
+from opentalos.placement.targets import Takers, Targets, changed_homes, fair
 from opentalos.placement.values import Assignment, Candidate, Nodes, Policy, Situation
 
 NEVER_S = float("inf")
-# A planned move fills no server above so many times its share, which bounds what a join moves;
-# the ring alone deviates by 10 % (128 nodes, 200 partitions per server). Where
-# a weight was asked for, the ring is followed exactly: the weight was chosen by what it moves.
-OVERFILL = 1.15
 
 
 class _Servers(NamedTuple):
@@ -31,85 +29,119 @@ class _Servers(NamedTuple):
 def plan(situation: Situation, policy: Policy) -> Assignment:
     """The next assignment; with no server alive or reserved, no partition has an owner.
 
-    A partition stays where it is unless its server is gone (it moves at once) or the ring names
-    another living one (it moves when fewer than ``moves_at_once`` are under way). So a crash moves
-    only what the dead server had, and a restart in time moves nothing.
+    A partition stays where it is unless its server is gone (it moves at once), or is to be emptied,
+    or has too many of the topic, or the ring changed in its favour (then it moves when fewer than
+    ``moves_at_once`` are under way). So a crash moves only what the dead server had, a join only
+    what fills the new server, and a restart in time moves nothing, or lends what it has.
     """
-    servers = _sort_servers(situation, policy)
-    next_look_s = _next_look_s(situation, policy)
+    # While moves of a join wait, the published ring does not have the joining server yet.
+    known = {*situation.ring, *situation.owners.values(), *situation.lent.values()}
+    servers = _sort_servers(situation, policy, known)
+    next_look_s = _next_look_s(situation, policy, known)
     if not servers.ring:
         owners = dict.fromkeys(situation.partitions, "")
         return Assignment(owners, {}, next_look_s=next_look_s)
     nodes = {name: _nodes(name, situation, policy) for name in situation.candidates}
-    ring_nodes = {name: nodes[name] for name in servers.ring}
-    ring = Ring(ring_nodes)
-    takers = {name: nodes[name] for name in sorted(servers.take)} or ring_nodes
-    spare = ring if takers == ring_nodes else Ring(takers)
-    homes = {key: ring.owner(partition_key(key)) for key in situation.partitions}
-    owners = {}
-    for key, home in homes.items():
-        owner = situation.owners.get(key, "")
-        if owner not in servers.keep:
-            owner = home if home in servers.take else spare.owner(partition_key(key))
-        owners[key] = owner
+    ring = {name: nodes[name] for name in servers.ring}
+    # What is published is the ring that the partitions follow already. Until all moves that its
+    # change asks for have begun, the former one stays, so that the next plan knows them again.
+    former = {name: own for name, own in situation.ring.items() if name in ring} or ring
+    loans = Loans(situation, set(servers.ring), servers.take)
+    targets = _targets(situation, servers, nodes, former)
+    owners = _place(situation, servers, targets, loans)
     moving = dict(_still_moving(situation, owners))
-    wishes = [
+    movable = [
         key
-        for key, home in homes.items()
-        if owners[key] != home and home in servers.take and situation.candidates[owners[key]].alive
+        for key, owner in owners.items()
+        if situation.candidates[owner].alive and situation.owners.get(key) == owner
     ]
-    # Partitions of a draining server move first: an operator waits for it to be empty.
-    wishes.sort(key=lambda key: not situation.candidates[owners[key]].draining)
-    room = _room(owners, ring_nodes)
-    bounded = servers.take - situation.weights.keys()
+    wishes = {
+        key: goal
+        for key in movable
+        if (goal := loans.goal(key, owners[key], partial(targets.host, key))) != owners[key]
+    }
+    at_rest = [key for key in movable if key not in loans and key not in wishes]
+    homes = changed_homes(situation.partitions, former, ring)
+    leaving = servers.keep - ring.keys() - servers.take  # who may take is the best there is
+    wishes.update(targets.moves(at_rest, leaving, homes))
     waiting = 0
-    for key in wishes:
-        source, home = owners[key], homes[key]
-        if room[home] <= 0 and home in bounded and not situation.candidates[source].draining:
-            continue
+    # What leaves a server goes first: an operator or its own stop waits for it to be empty.
+    for key in sorted(
+        wishes, key=lambda key: (not situation.leaves(owners[key]), key not in loans)
+    ):
         if key in moving or len(moving) >= policy.moves_at_once:
             waiting += 1
             continue
-        moving[key], owners[key] = source, home
-        room[home] -= 1
-        room[source] += 1
-    return Assignment(owners, ring_nodes, moving, waiting, next_look_s)
+        moving[key] = owners[key]
+        loans.left(key, owners[key])
+        owners[key] = wishes[key]
+    published = former if waiting else ring
+    return Assignment(owners, published, moving, waiting, next_look_s, loans.of(owners))
 
 
-def full_at(partitions: int, nodes: Mapping[str, Nodes]) -> Mapping[str, int]:
-    """How many partitions planned moves leave on each server of a ring, at most."""
-    all_nodes = sum(map(node_count, nodes.values()))
-    return {
-        name: ceil(OVERFILL * partitions * max(node_count(own) / all_nodes, 1 / len(nodes)))
-        for name, own in nodes.items()
-    }
+def _targets(
+    situation: Situation, servers: _Servers, nodes: Mapping[str, Nodes], former: Mapping[str, Nodes]
+) -> Targets:
+    ring = {name: nodes[name] for name in servers.ring}
+    takers = {name: nodes[name] for name in sorted(servers.take)} or ring
+    joining = [name for name in takers if name not in former and name not in situation.weights]
+    everyone = {**takers, **ring}
+    fair_of_all = fair(len(situation.partitions), everyone)
+    return Targets(
+        Takers(ring=Ring(takers), names=takers.keys(), fair=fair_of_all, joining=joining),
+        Spread(situation.partitions, everyone),
+    )
 
 
-def _room(owners: Mapping[PartitionKey, str], nodes: Mapping[str, Nodes]) -> Counter[str]:
-    room = Counter(full_at(len(owners), nodes))
-    room.subtract(owners.values())
-    return room
+def _place(
+    situation: Situation, servers: _Servers, targets: Targets, loans: Loans
+) -> dict[PartitionKey, str]:
+    """Who serves each partition before moves. One that is lent keeps its place at its lender."""
+    owners, homeless = {}, []
+    for key in situation.partitions:
+        owner = owners[key] = situation.owners.get(key, "")
+        gone = owner not in servers.keep
+        if gone:
+            loans.left(key, owner)
+        if key in loans:
+            targets.keep(key, loans.lender(key))
+        if not gone and key in loans:
+            targets.lodge(key, owner)
+        elif not gone:
+            targets.keep(key, owner)
+        else:
+            homeless.append(key)
+    for key in homeless:
+        if key in loans:
+            owners[key] = targets.host(key)
+        else:
+            owners[key] = targets.place(key)
+    return owners
 
 
-def _sort_servers(situation: Situation, policy: Policy) -> _Servers:
+def _sort_servers(situation: Situation, policy: Policy, known: Set[str]) -> _Servers:
+    """``known``: servers that take part already, which need not be stable again."""
     candidates = situation.candidates.values()
     alive = [server for server in candidates if server.alive]
-    ready = [server for server in alive if not server.draining]
-    settled = [server.name for server in ready if _settled(server, situation, policy)]
+    ready = [server for server in alive if not situation.leaves(server.name)]
+    settled = [server.name for server in ready if _settled(server, situation, policy, known)]
     reserved = [server.name for server in candidates if _reserved(server, situation)]
     # A server that is not yet stable, or is draining, serves if there is no other.
     take = settled or [server.name for server in ready or alive]
-    placed = [name for name in reserved if name in situation.ring]
+    lending = [server.name for server in alive if server.lending]
+    placed = [name for name in (*reserved, *lending) if name in known]
+    # Whoever lends keeps nothing while it is away, unless there is nobody to lend to.
+    waits = {name for name in reserved if not take or not situation.candidates[name].lending}
     return _Servers(
         ring=sorted({*settled, *placed}) or sorted(take) or sorted(reserved),
-        keep={*reserved, *(server.name for server in alive)},
+        keep={*waits, *(server.name for server in alive)},
         take=set(take),
     )
 
 
-def _settled(candidate: Candidate, situation: Situation, policy: Policy) -> bool:
+def _settled(candidate: Candidate, situation: Situation, policy: Policy, known: Set[str]) -> bool:
     stable_s = candidate.since_s + policy.stable_after_s
-    return candidate.name in situation.ring or situation.now_s >= stable_s
+    return candidate.name in known or situation.now_s >= stable_s
 
 
 def _reserved(candidate: Candidate, situation: Situation) -> bool:
@@ -131,10 +163,10 @@ def _still_moving(
             yield key, source
 
 
-def _next_look_s(situation: Situation, policy: Policy) -> float:
+def _next_look_s(situation: Situation, policy: Policy, known: Set[str]) -> float:
     times_s = [NEVER_S]
     for server in situation.candidates.values():
-        if server.alive and not _settled(server, situation, policy):
+        if server.alive and not _settled(server, situation, policy, known):
             times_s.append(server.since_s + policy.stable_after_s)
         elif _reserved(server, situation):
             times_s.append(server.reserved_until_s)

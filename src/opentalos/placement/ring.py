@@ -73,6 +73,7 @@ class Ring:
             for sector, count in enumerate(by_sector(nodes))
             for point in node_points(server, sector, count)
         )
+        self._members = len(servers)
         self._points = [point for point, _ in nodes]
         self._servers = [server for _, server in nodes]
         self._servers.append(self._servers[0])  # beyond the last node the ring begins again
@@ -80,3 +81,15 @@ class Ring:
     def owner(self, key: str) -> str:
         """The server of a key."""
         return self._servers[bisect_left(self._points, point_of(key))]
+
+    def walk(self, key: str) -> Iterator[str]:
+        """All servers, each once, in the order in which the ring meets them from a key on."""
+        first = bisect_left(self._points, point_of(key))
+        met = set()
+        for place in range(first, first + len(self._points)):
+            server = self._servers[place % len(self._points)]
+            if server not in met:
+                met.add(server)
+                yield server
+                if len(met) == self._members:
+                    return

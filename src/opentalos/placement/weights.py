@@ -1,22 +1,26 @@
 """Weights from past traffic: which virtual nodes spread it evenly, within a budget of moves. Pure.
 
-The ring says exactly which partitions a changed count of virtual nodes moves, so the result of a
-change is computed, not guessed. The search is greedy: of all changes of one count, the one that
-lowers the variance of the servers' traffic most for its moves, until nothing helps or the budget
-is spent. The heaviest partitions matter most; a small sector lets one of them move almost alone.
+A changed count of virtual nodes gives partitions another home on the ring, and these move, but for
+those whose new server has enough of the topic. So the result of a change is computed with the rule
+of the plan (``targets``), not guessed. The search is greedy: of all changes of one count, the one
+that lowers the variance of the servers' traffic most for its moves, until nothing helps or the
+budget is spent. The heaviest partitions matter most; a small sector lets one of them move almost
+alone.
 """
 
 from bisect import bisect_left
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from opentalos.model.message import PartitionKey
-from opentalos.placement.ring import by_sector, node_points, partition_key, point_of
+from opentalos.placement.ring import Ring, by_sector, node_points, partition_key, point_of
+from opentalos.placement.spread import Spread
+from opentalos.placement.targets import Takers, Targets, changed_homes, fair
 from opentalos.placement.values import Nodes
 
 LATEST_SHARE = 0.7  # of the latest day in what is expected; the rest fades by the same share
-STACK_MORE = 12  # virtual nodes that a count may grow beyond the largest one
-STEPS_MAX = 6  # by which one change changes a count
+STACK_MORE = 24  # virtual nodes that a count may grow beyond the largest one
+STEPS_MAX = 12  # by which one change changes a count; many partitions are not at their home
 CHANGES_MAX = 1_000  # of one proposal
 POINTS_A_STEP = 1_000  # partitions that are hashed at once
 GAIN_MIN = 0.001  # of the variance; less is not worth a move
@@ -55,13 +59,17 @@ def variance(loads: Mapping[str, float]) -> float:
 
 
 def propose(
-    traffic: Mapping[PartitionKey, int], ring: Mapping[str, Nodes], moves_max: int
+    traffic: Mapping[PartitionKey, int],
+    ring: Mapping[str, Nodes],
+    owners: Mapping[PartitionKey, str],
+    moves_max: int,
 ) -> Proposal:
     """Better weights for the servers of a ring that move at most ``moves_max`` partitions.
 
-    Args: traffic: of every partition, also of idle ones, since they move too.
+    Args: traffic: of every partition, also of idle ones, since they move too. owners: as published;
+    one that is not on the ring counts for no server.
     """
-    steps = proposing(traffic, ring, moves_max)
+    steps = proposing(traffic, ring, owners, moves_max)
     while True:
         try:
             next(steps)
@@ -71,7 +79,10 @@ def propose(
 
 
 def proposing(
-    traffic: Mapping[PartitionKey, int], ring: Mapping[str, Nodes], moves_max: int
+    traffic: Mapping[PartitionKey, int],
+    ring: Mapping[str, Nodes],
+    owners: Mapping[PartitionKey, str],
+    moves_max: int,
 ) -> Generator[None, None, Proposal]:
     """``propose`` in steps of some milliseconds, so that the caller can do other work."""
     points = []
@@ -79,8 +90,9 @@ def proposing(
         points.append(point_of(partition_key(key)))
         if number % POINTS_A_STEP == 0:
             yield
-    layout = _Layout(traffic, ring, points)
+    layout = _Layout(traffic, ring, points, owners)
     before = layout.loads_by_name()
+    changes = []
     for _ in range(CHANGES_MAX):
         best = yield from _best_change(layout, moves_max)
         if best is None:
@@ -88,12 +100,37 @@ def proposing(
         stack, add, steps = best
         for _ in range(steps):
             layout.step(stack, add)
-    return Proposal(
-        weights=layout.weights(),
-        loads_before=before,
-        loads_after=layout.loads_by_name(),
-        moves=dict(layout.moves()),
-    )
+        changes.append(steps)
+    while True:
+        moves = _moves(owners, traffic, ring, layout.weights())
+        yield
+        if len(moves) <= moves_max or not changes:
+            break
+        # The search does not see every partition that another one's move makes room for.
+        for _ in range(changes.pop()):
+            layout.back()
+    after = dict(before)
+    for key, (source, target) in moves.items():
+        after[target] += traffic[key]
+        if source in after:
+            after[source] -= traffic[key]
+    return Proposal(weights=layout.weights(), loads_before=before, loads_after=after, moves=moves)
+
+
+def _moves(
+    owners: Mapping[PartitionKey, str],
+    partitions: Iterable[PartitionKey],
+    former: Mapping[str, Nodes],
+    ring: Mapping[str, Nodes],
+) -> Mapping[PartitionKey, tuple[str, str]]:
+    """What the plan moves for these weights: former and new server by partition."""
+    placed = [key for key in partitions if owners.get(key)]
+    takers = Takers(ring=Ring(ring), names=ring.keys(), fair=fair(len(placed), ring))
+    targets = Targets(takers, Spread(placed, ring))
+    for key in placed:
+        targets.keep(key, owners[key])
+    moves = targets.moves(placed, frozenset(), changed_homes(placed, former, ring))
+    return {key: (owners[key], target) for key, target in moves.items()}
 
 
 def _best_change(
@@ -117,7 +154,7 @@ def _best_change(
                     if score > best_score:
                         best, best_score = (stack, add, steps), score
             for _ in range(steps):
-                layout.step(stack, not add)
+                layout.back()
         yield
     return best
 
@@ -127,6 +164,7 @@ class _Layout:
 
     A stack is one server's nodes in one sector: a step adds its next node or takes the last. All
     nodes that there may ever be are numbered around the ring; ``_active`` are those there now.
+    A partition with another home than at first is there if there is room; else it stays.
     """
 
     def __init__(
@@ -134,6 +172,7 @@ class _Layout:
         traffic: Mapping[PartitionKey, int],
         ring: Mapping[str, Nodes],
         points_of_keys: Sequence[int],
+        owners: Mapping[PartitionKey, str],
     ) -> None:
         self._names = sorted(ring)
         self.counts = [count for name in self._names for count in by_sector(ring[name])]
@@ -160,15 +199,23 @@ class _Layout:
             for stack, count in enumerate(self.counts)
             for place in range(count)
         )
-        self._owner = [0] * len(self._keys)
+        self._home = [0] * len(self._keys)
         for former, number in zip([self._active[-1], *self._active], self._active, strict=False):
             for index in self._between(former, number):
-                self._owner[index] = self._server[number]
+                self._home[index] = self._server[number]
+        self._home_before = list(self._home)
+        numbers = {name: number for number, name in enumerate(self._names)}
+        elsewhere = len(self._names)  # the number of all servers that are not on the ring
+        self._owner = [numbers.get(owners.get(key, ""), elsewhere) for key in self._keys]
         self._owner_before = list(self._owner)
-        self._loads = [0] * len(self._names)
+        self._spread = Spread(self._keys, ring)
+        self._loads = [0] * (elsewhere + 1)
         for index, server in enumerate(self._owner):
             self._loads[server] += self._traffic[index]
+            if server < elsewhere:
+                self._spread.add(self._keys[index], self._names[server])
         self.moved = 0  # partitions with another owner than before
+        self._steps: list[tuple[int, bool, list[tuple[int, int, int]]]] = []
 
     def can_step(self, stack: int, add: bool) -> bool:
         """Whether the stack has a node to add or take; a server keeps one node at least."""
@@ -179,26 +226,32 @@ class _Layout:
 
     def step(self, stack: int, add: bool) -> None:
         """Add the stack's next node or take its last."""
-        place = self.counts[stack] if add else self.counts[stack] - 1
-        number = self._numbers[stack][place]
-        at = bisect_left(self._active, number)
-        former = self._active[at - 1]
-        if add:
-            self._active.insert(at, number)
-            self.counts[stack] += 1
-            self._give(former, number, self._server[number])
-        else:
-            del self._active[at]
-            self.counts[stack] -= 1
-            self._give(former, number, self._server[self._active[at % len(self._active)]])
+        changed: list[tuple[int, int, int]] = []
+        self._steps.append((stack, add, changed))
+        former, number, server = self._turn(stack, add)
+        for index in self._between(former, number):
+            home, owner = self._home[index], self._owner[index]
+            if home != server:
+                changed.append((index, home, owner))
+                self._home[index] = server
+                self._own(index, self._owner_at(index, server))
+
+    def back(self) -> None:
+        """Take back the last step."""
+        stack, add, changed = self._steps.pop()
+        self._turn(stack, not add)
+        for index, home, owner in reversed(changed):
+            self._home[index] = home
+            self._own(index, owner)
 
     def unevenness(self) -> float:
         """The variance of the traffic, but for constants."""
-        return float(sum(load * load for load in self._loads)) - self._floor()
+        loads = self._loads[:-1]
+        return float(sum(load * load for load in loads)) - sum(loads) ** 2 / len(loads)
 
     def loads_by_name(self) -> dict[str, int]:
         """Traffic by server."""
-        return dict(zip(self._names, self._loads, strict=True))
+        return dict(zip(self._names, self._loads[:-1], strict=True))
 
     def weights(self) -> dict[str, Sequence[int]]:
         """Virtual nodes by server and sector."""
@@ -206,16 +259,6 @@ class _Layout:
             name: self.counts[place * self._sectors : (place + 1) * self._sectors]
             for place, name in enumerate(self._names)
         }
-
-    def moves(self) -> Iterator[tuple[PartitionKey, tuple[str, str]]]:
-        """Partitions with another owner than before."""
-        for index, key in enumerate(self._keys):
-            before, after = self._owner_before[index], self._owner[index]
-            if before != after:
-                yield key, (self._names[before], self._names[after])
-
-    def _floor(self) -> float:
-        return sum(self._loads) ** 2 / len(self._loads)
 
     def _points_of(self, stack: int) -> Iterator[int]:
         server, sector = divmod(stack, self._sectors)
@@ -229,13 +272,36 @@ class _Layout:
             if former == number:
                 return
 
-    def _give(self, former: int, number: int, server: int) -> None:
-        """What lies between two nodes belongs to a server now."""
-        for index in self._between(former, number):
-            owner = self._owner[index]
-            if owner != server:
-                traffic, before = self._traffic[index], self._owner_before[index]
-                self._loads[owner] -= traffic
-                self._loads[server] += traffic
-                self.moved += (owner == before) - (server == before)
-                self._owner[index] = server
+    def _turn(self, stack: int, add: bool) -> tuple[int, int, int]:
+        """Add or take a node; the nodes between which it changes the home, and the new home."""
+        place = self.counts[stack] if add else self.counts[stack] - 1
+        number = self._numbers[stack][place]
+        at = bisect_left(self._active, number)
+        former = self._active[at - 1]
+        if add:
+            self._active.insert(at, number)
+            self.counts[stack] += 1
+            return former, number, self._server[number]
+        del self._active[at]
+        self.counts[stack] -= 1
+        return former, number, self._server[self._active[at % len(self._active)]]
+
+    def _owner_at(self, index: int, home: int) -> int:
+        """The server of a partition whose home changes."""
+        owner, before = self._owner[index], self._owner_before[index]
+        if home == owner or home in (self._home_before[index], before):
+            return before if home == self._home_before[index] else home
+        return home if self._spread.room(self._keys[index], self._names[home]) > 0 else before
+
+    def _own(self, index: int, server: int) -> None:
+        owner, before = self._owner[index], self._owner_before[index]
+        if server == owner:
+            return
+        self._loads[owner] -= self._traffic[index]
+        self._loads[server] += self._traffic[index]
+        self.moved += (owner == before) - (server == before)
+        self._owner[index] = server
+        if owner < len(self._names):
+            self._spread.remove(self._keys[index], self._names[owner])
+        if server < len(self._names):
+            self._spread.add(self._keys[index], self._names[server])

@@ -80,6 +80,22 @@ def test_equal_servers_get_about_equal_shares() -> None:
     assert min(found.values()) > 0.7 * 2_000
 
 
+def test_a_walk_ends_when_it_met_all_servers() -> None:
+    """A plan walks for each partition; all nodes of 100 servers are 12,800."""
+
+    class Counted(list[str]):
+        reads = 0
+
+        def __getitem__(self, place):  # type: ignore[no-untyped-def]
+            self.reads += 1
+            return super().__getitem__(place)
+
+    ring = Ring({"a": 512, "b": 512})
+    met = ring._servers = Counted(ring._servers)
+    assert sorted(ring.walk("key")) == ["a", "b"]
+    assert met.reads < 64
+
+
 @pytest.mark.parametrize("nodes", [0, -1, [0] * SECTORS, [1] * (SECTORS - 1), [-1, *[1] * 31]])
 def test_a_server_without_nodes_is_refused(nodes: int | list[int]) -> None:
     with pytest.raises(ValueError, match="virtual nodes"):

@@ -1,7 +1,9 @@
 """Weights from past traffic."""
 
 import random
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,11 +11,12 @@ from hypothesis import strategies as st
 
 from opentalos.model.message import PartitionKey
 from opentalos.placement.plan import plan
-from opentalos.placement.ring import SECTORS, Ring, node_count, partition_key
+from opentalos.placement.ring import SECTORS, node_count
 from opentalos.placement.values import Candidate, Nodes, Policy, Situation
 from opentalos.placement.weights import expected_traffic, propose, variance
 
 KEYS = [PartitionKey(f"topic-{n // 10}", n % 10) for n in range(300)]
+POLICY = Policy(virtual_nodes=64, moves_at_once=1_000)
 EQUAL: Mapping[str, Nodes] = {f"server-{number}": 64 for number in range(5)}
 
 
@@ -23,61 +26,68 @@ def zipf(seed: int) -> dict[PartitionKey, int]:
     return {key: 1_000_000 // rank for key, rank in zip(KEYS, ranks, strict=True)}
 
 
-def owners(ring: Mapping[str, Nodes]) -> dict[PartitionKey, str]:
-    found = Ring(ring)
-    return {key: found.owner(partition_key(key)) for key in KEYS}
+def loads(traffic: Mapping[PartitionKey, int], found: Mapping[PartitionKey, str]) -> dict[str, int]:
+    by_server = dict.fromkeys(sorted({*found.values()}), 0)
+    for key, owner in found.items():
+        by_server[owner] += traffic[key]
+    return by_server
 
 
-def loads(traffic: Mapping[PartitionKey, int], ring: Mapping[str, Nodes]) -> dict[str, int]:
-    found = dict.fromkeys(sorted(ring), 0)
-    for key, owner in owners(ring).items():
-        found[owner] += traffic[key]
-    return found
+def situation(ring: Mapping[str, Nodes], found: Mapping[PartitionKey, str]) -> Situation:
+    candidates = {name: Candidate(name=name, alive=True, since_s=0.0) for name in ring}
+    return Situation(now_s=100.0, candidates=candidates, partitions=KEYS, owners=found, ring=ring)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_what_is_proposed_is_what_the_ring_does(seed: int) -> None:
-    traffic = zipf(seed)
-    proposal = propose(traffic, EQUAL, moves_max=12)
-    before, after = owners(EQUAL), owners(proposal.weights)
-    moved = {key: (before[key], after[key]) for key in KEYS if before[key] != after[key]}
+def placed(ring: Mapping[str, Nodes]) -> Mapping[PartitionKey, str]:
+    """Where the plan places the partitions of new topics."""
+    return plan(situation(ring, {}), POLICY).owners
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_is_proposed_is_what_the_plan_does(seed: int) -> None:
+    traffic, before = zipf(seed), placed(EQUAL)
+    proposal = propose(traffic, EQUAL, before, moves_max=12)
+    now = plan(replace(situation(EQUAL, before), weights=proposal.weights), POLICY)
+    moved = {key: (before[key], now.owners[key]) for key in KEYS if before[key] != now.owners[key]}
     assert proposal.moves == moved
+    assert set(now.moved_from) == set(moved)
     assert 0 < len(moved) <= 12
-    assert proposal.loads_before == loads(traffic, EQUAL)
-    assert proposal.loads_after == loads(traffic, proposal.weights)
+    assert proposal.loads_before == loads(traffic, before)
+    assert proposal.loads_after == loads(traffic, now.owners)
     assert variance(proposal.loads_after) < 0.7 * variance(proposal.loads_before)
 
 
 def test_a_few_days_take_most_of_the_variance_away() -> None:
-    traffic, ring = zipf(3), EQUAL
-    plain = variance(loads(traffic, ring))
+    traffic, ring, now = zipf(3), EQUAL, placed(EQUAL)
+    plain = variance(loads(traffic, now))
     for _ in range(6):
-        proposal = propose(traffic, ring, moves_max=6)
+        proposal = propose(traffic, ring, now, moves_max=6)
         assert len(proposal.moves) <= 6
+        now = {**now, **{key: target for key, (_, target) in proposal.moves.items()}}
         ring = proposal.weights
     # One partition has more than a server's share, so the rest is what nothing can spread.
     heaviest, total = max(traffic.values()), sum(traffic.values())
     others = [(total - heaviest) / 4] * 4 if heaviest > total / 5 else [total / 5] * 5
     least = variance({str(n): load for n, load in enumerate([*others, heaviest][:5])})
-    assert variance(loads(traffic, ring)) < 0.1 * plain + least
+    assert variance(loads(traffic, now)) < 0.1 * plain + least
 
 
-def test_the_plan_carries_a_proposal_out_exactly() -> None:
-    candidates = {name: Candidate(name=name, alive=True, since_s=0.0) for name in EQUAL}
-    proposal = propose(zipf(4), EQUAL, moves_max=20)
-    now = plan(
-        Situation(
-            now_s=100.0,
-            candidates=candidates,
-            partitions=KEYS,
-            owners=owners(EQUAL),
-            ring=EQUAL,
-            weights=proposal.weights,
-        ),
-        Policy(virtual_nodes=64),
+def test_no_proposal_fills_a_server_with_one_topic() -> None:
+    """All traffic is one topic's, on two of five servers; each may have three of its ten."""
+    hot = [key for key in KEYS if key.topic_uuid == "topic-7"]
+    proposal = propose(dict.fromkeys(KEYS, 0) | dict.fromkeys(hot, 9), EQUAL, placed(EQUAL), 300)
+    now = {key: target for key, (_, target) in proposal.moves.items()}
+    counts = Counter((key.topic_uuid, {**placed(EQUAL), **now}[key]) for key in KEYS)
+    assert max(counts.values()) <= 3
+
+
+def test_partitions_of_a_server_that_is_away_count_for_nobody() -> None:
+    found = dict(placed(EQUAL)) | {KEYS[0]: "away", KEYS[1]: ""}
+    proposal = propose(zipf(4), EQUAL, found, moves_max=20)
+    assert sum(proposal.loads_before.values()) == sum(
+        load for key, load in zipf(4).items() if key not in KEYS[:2]
     )
-    assert now.owners == owners(proposal.weights)
-    assert set(now.moved_from) == set(proposal.moves)
+    assert "away" not in proposal.loads_after
 
 
 @settings(max_examples=15, deadline=None)
@@ -91,7 +101,7 @@ def test_no_proposal_is_worse_or_dearer_than_allowed(
 ) -> None:
     traffic = dict(zip(KEYS, amounts, strict=False))
     ring = {f"s{number}": 40 for number in range(servers)}
-    proposal = propose(traffic, ring, moves_max)
+    proposal = propose(traffic, ring, placed(ring), moves_max)
     assert len(proposal.moves) <= moves_max
     assert variance(proposal.loads_after) <= variance(proposal.loads_before)
     assert all(len(counts) == SECTORS and any(counts) for counts in proposal.weights.values())
@@ -100,7 +110,7 @@ def test_no_proposal_is_worse_or_dearer_than_allowed(
 
 def test_even_traffic_or_no_budget_changes_nothing() -> None:
     for traffic, moves_max in ((dict.fromkeys(KEYS, 0), 10), (zipf(5), 0)):
-        proposal = propose(traffic, EQUAL, moves_max)
+        proposal = propose(traffic, EQUAL, placed(EQUAL), moves_max)
         assert not proposal.moves
         assert sum(map(node_count, proposal.weights.values())) == 5 * 64
 
