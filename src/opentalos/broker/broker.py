@@ -53,6 +53,7 @@ from opentalos.catalog.topics.topic import Topic, TopicStatus
 from opentalos.catalog.topics.topics import TopicCatalog
 from opentalos.group.coordinator import Coordinator
 from opentalos.log.log_store import LogStore
+from opentalos.log.partition.ownership_guard import SingleServerGuard
 from opentalos.model.errors import TalosError
 from opentalos.model.names import USAGE_TOPIC
 from opentalos.model.table import TableState
@@ -192,8 +193,16 @@ class Broker:
         """This server's membership of a cluster; None: a single server."""
         return self._cluster
 
+    async def take_requests(self) -> None:
+        """Requests are answered from now on: what was lent for the restart may come back."""
+        if self._cluster is not None:
+            await self._cluster.take_back()
+
     async def announce_restart(self) -> None:
-        """Announce the restart before the port refuses, so that it is not taken for a crash."""
+        """Announce the restart before the port refuses, so that it is not taken for a crash.
+
+        By the setting it also lends this server's partitions, and waits until others have them.
+        """
         if self._cluster is not None:
             await self._cluster.announce_restart()
 
@@ -255,18 +264,16 @@ def open_broker(
     peers: Peers | None = None,
 ) -> Broker:
     """Compose a broker; no I/O happens before ``start``. With ``peers`` it joins a cluster."""
-    cluster = Cluster(meta, peers, clock, config) if peers is not None else None
+    cluster = Cluster(meta, files, peers, clock, config) if peers is not None else None
+    guard = cluster.guard if cluster is not None else SingleServerGuard()
     log = LogStore(
         files=files,
         meta=meta,
         clock=clock,
         server=config.server,
         limits=config.log,
-        guard=cluster.guard if cluster else None,
+        guard=guard,
     )
-
-    def forget_handles() -> None:
-        throttle.invalidate()
 
     def topic_changed(old: Topic | None, new: Topic | None) -> None:
         """The log and the throttle follow every change, of this server or another."""
@@ -288,8 +295,10 @@ def open_broker(
             cluster.topic_changed()
 
     catalogs = Catalogs(
-        principals=PrincipalDirectory(meta, clock, config.secret_box, forget_handles),
-        quotas=QuotaCatalog(meta, forget_handles),
+        principals=PrincipalDirectory(
+            meta, clock, config.secret_box, lambda: throttle.invalidate()
+        ),
+        quotas=QuotaCatalog(meta, lambda: throttle.invalidate()),
         projections=ProjectionCatalog(meta),
         topics=TopicCatalog(meta, topic_changed),
         topic_groups=TopicGroupCatalog(meta),
@@ -308,7 +317,7 @@ def open_broker(
         ownership=cluster.ownership if cluster else SingleServerOwnership(config.advertise),
         peers=peers,
     )
-    groups = Coordinator(rows, clock, config.group, config.server)
+    groups = Coordinator(rows, clock, config.group, config.server, guard.certain)
     if cluster is not None:
         cluster.attach(log, catalogs.topics)
     broker = Broker(context, catalogs, groups, Stores(meta=meta, rows=rows), cluster)
@@ -318,15 +327,19 @@ def open_broker(
 
 
 def _follow(cluster: Cluster, broker: Broker) -> None:
-    """Groups and shards follow the ring, and end with the session."""
-    coordinates = cluster.coordinates
+    """Groups and shards follow the ring; shards end with the session.
 
-    def lapsed() -> None:
-        broker.groups.forget_all()
-        broker.shards.forget_all()
+    Groups continue without it, since their rows decide; see GroupDirectory. What memory has of them
+    is read again once another server may have used them.
+    """
+    coordinates = cluster.coordinates
 
     def ring_changed() -> None:
         broker.groups.ownership_changed(coordinates)
         broker.shards.ownership_changed()
 
-    cluster.follow(lapsed, ring_changed)
+    cluster.follow(
+        lapsed=broker.shards.forget_all,
+        returned=broker.groups.forget_all,
+        ring_changed=ring_changed,
+    )

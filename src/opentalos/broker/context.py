@@ -23,11 +23,11 @@ from opentalos.model.limits import (
     MeteringSettings,
     QuotaApprovalLimits,
     QuotaLimits,
-    SdsLimits,
     SystemTopicSettings,
     TopicLimits,
 )
 from opentalos.model.names import SYSTEM_TENANT, USAGE_TOPIC
+from opentalos.model.sds_limits import SdsLimits
 from opentalos.ports.clock import Clock
 from opentalos.ports.peers import Peers
 
@@ -46,6 +46,7 @@ class BrokerConfig:
     secret_box: SecretBox
     incarnation: str = ""
     cluster: ClusterLimits | None = None  # needed with peers
+    drain_s: float = 0.0  # a stop waits this long for requests, between lending and sealing
     log: LogLimits = field(default_factory=LogLimits)
     auth: AuthLimits = field(default_factory=AuthLimits)
     message: MessageLimits = field(default_factory=MessageLimits)
@@ -58,6 +59,7 @@ class BrokerConfig:
     usage_topic: SystemTopicSettings = field(default_factory=SystemTopicSettings)
     metering: MeteringSettings | None = None  # None: nothing is metered
     minute_ms: int = MINUTE_MS  # of metering; simulations have shorter minutes
+    native_commits: bool = False  # of the file store; only shown
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,6 +129,7 @@ def log_settings(topic: Topic, config: BrokerConfig) -> TopicLogSettings:
         retention_s=topic.retention_s,
         retention_bytes=topic.retention_bytes,
         minute_ms=config.minute_ms if config.metering is not None and not of_service else 0,
+        tenant=topic.owner,
         # Without it a full disk would stay full: retention drops only metered messages.
         uses_reserve=of_service and topic.name == USAGE_TOPIC,
     )

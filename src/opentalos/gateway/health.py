@@ -31,19 +31,28 @@ class Readiness:
             return ["the server is shutting down"]
         if self.broker is None:
             return ["the server is starting: its storage is not open yet"]
-        found = []
-        if not self.broker.context.log.serving:
-            found.append("the log is closed")
-        cluster = self.broker.membership
-        if cluster is not None and not cluster.membership.valid:
-            found.append("no valid session with ZooKeeper: this server is not a cluster member now")
-        return found
+        return [] if self.broker.context.log.serving else ["the log is closed"]
 
     def warnings(self) -> Sequence[str]:
-        """Degraded operation: requests are still welcome, since reads continue."""
-        if self.broker is not None and self.broker.context.log.figures.full:
-            return ["the storage is full: puts are rejected"]
-        return []
+        """Degraded operation: requests are still welcome."""
+        if self.broker is None:
+            return []
+        figures, found = self.broker.context.log.figures, []
+        if figures.full:
+            found.append("the storage is full: puts are rejected")
+        if figures.damaged_segments:
+            found.append(
+                f"{figures.damaged_segments} segments are damaged: the log names them (scrub: ...)"
+            )
+        cluster = self.broker.membership
+        if cluster is not None and not cluster.membership.valid:
+            found.append(
+                "no valid session with ZooKeeper: open partitions continue, nothing else is "
+                "opened, and tables are not written"
+            )
+        if figures.clock_doubt:
+            found.append(f"nothing is deleted by age: {figures.clock_doubt}")
+        return found
 
     def reply(self, exchange: Exchange) -> None:
         """200 when ready, else 503 with the reasons."""

@@ -69,11 +69,18 @@ class Coordinator:
     A new coordinator treats each lease that it finds in a row as live for a full ``lease_s``.
     """
 
-    def __init__(self, rows: RowStore, clock: Clock, limits: GroupLimits, server: str = "") -> None:
+    def __init__(
+        self,
+        rows: RowStore,
+        clock: Clock,
+        limits: GroupLimits,
+        server: str = "",
+        certain: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._limits = limits
         self._writer = RowWriter(rows, clock)
         self.rows = GroupRows(rows)
-        self.directory = GroupDirectory(self.rows, self._writer, clock, limits, server)
+        self.directory = GroupDirectory(self.rows, self._writer, clock, limits, server, certain)
         self.progress = GroupProgress(self.rows, self.directory)
         self.counters = GroupCounters()
 
@@ -93,7 +100,7 @@ class Coordinator:
         self.directory.forget(keeps)
 
     def forget_all(self) -> None:
-        """This server's session lapsed: other servers may coordinate every group by now."""
+        """This server returns after a lapsed session: others may coordinate every group by now."""
         self.directory.forget(lambda group: False)
 
     # --- workers -------------------------------------------------------------------------------

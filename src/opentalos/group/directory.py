@@ -5,8 +5,8 @@ A group is read from its rows at first use; the coordinator and the use cases fi
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from opentalos.group.group_rows import GroupRows
 from opentalos.group.row_format import (
@@ -33,6 +33,7 @@ from opentalos.ports.clock import Clock
 from opentalos.ports.row_store import Row
 
 _LOG = logging.getLogger("opentalos.group")
+T = TypeVar("T")
 READS_MAX = 3  # of a group whose rows other servers change meanwhile
 CLEAR_PASSES_MAX = 5  # over the rows of a deleted group; two remove all unless others write
 REMOVE_PASSES_MAX = 1_000  # pages of rows of one deleted topic
@@ -61,17 +62,27 @@ class GroupDirectory:
     A lease found in a row counts as live for a full ``lease_s``, since until then its worker may
     have renewed it elsewhere: from the load, or from this server's start if no other server has
     used the group since.
+
+    Unless ``certain()``, another server may coordinate the groups of this one without its
+    knowledge: a group's row is read before memory is believed, and none is taken over.
     """
 
     def __init__(
-        self, rows: GroupRows, writer: RowWriter, clock: Clock, limits: GroupLimits, server: str
+        self,
+        rows: GroupRows,
+        writer: RowWriter,
+        clock: Clock,
+        limits: GroupLimits,
+        server: str,
+        certain: Callable[[], bool],
     ) -> None:
         self.rows, self._writer, self._clock, self._limits = rows, writer, clock, limits
         self._server = server
         self._topics: dict[str, dict[str, GroupState]] = {}
         self._loading: dict[GroupKey, asyncio.Task[GroupState | None]] = {}
-        self._tasks: set[asyncio.Task[GroupState | None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._started_s: float | None = None  # None: this server has dropped groups since
+        self._certain = certain
 
     async def start(self) -> None:
         """Open the table; leases of the former coordinator count from now."""
@@ -105,6 +116,8 @@ class GroupDirectory:
         Raises: PermissionDenied: it belongs to another tenant.
         """
         group = self._topics.get(user.key.topic_uuid, {}).get(user.key.group)
+        if group is not None and not self._certain():
+            await self.confirm(group)
         if group is None:
             group = await self._loaded(user.key)
         if group is None:
@@ -126,6 +139,10 @@ class GroupDirectory:
             group = await self.find(user)
             if group is None or group.coordinator == self._server:
                 return group
+            if not self._certain():
+                raise PartitionNotServing(
+                    f"consumer group {user.key.group} is not taken over: the session has lapsed"
+                )
             claim = ClaimGroup(group, self._server)
             try:
                 await self._writer.write(claim)
@@ -194,19 +211,26 @@ class GroupDirectory:
         if group is None:
             raise ConsumerGroupNotExist(f"no consumer group {user.key.group}")
         group.begin_delete()
+        # A caller that leaves must not leave the group deleted in memory and alive in its rows.
+        await asyncio.shield(self._started(self._delete(group), f"delete group {user.key.group}"))
+
+    async def _delete(self, group: GroupState) -> None:
         try:
             await self._writer.write(DeleteGroup(group, self._server, _now))
-        except OutcomeUnknown:
-            self._drop(group)  # the rows decide
+        except TalosError as error:
+            if isinstance(error, OutcomeUnknown):
+                self._drop(group)  # the rows decide
+            else:
+                group.keep()
             raise
-        except TalosError:
-            group.keep()
+        except BaseException:
+            self._drop(group)
             raise
         self._drop(group)
         try:
-            await self._clear(user.key)
+            await self._clear(group.key)
         except TalosError as error:
-            _LOG.warning("rows of deleted group %s are left: %s", user.key.group, error)
+            _LOG.warning("rows of deleted group %s are left: %s", group.key.group, error)
 
     async def delete_topic(self, topic_uuid: str) -> None:
         """Remove every group of a deleted topic; idempotent, on any server."""
@@ -296,12 +320,25 @@ class GroupDirectory:
     async def _loaded(self, key: GroupKey) -> GroupState | None:
         task = self._loading.get(key)
         if task is None:
-            task = asyncio.create_task(self._load(key), name=f"load group {key.group}")
+            task = self._started(self._load(key), f"load group {key.group}")
             self._loading[key] = task
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
         # One caller's cancellation must not fail the others that wait for the same rows.
         return await asyncio.shield(task)
+
+    def _started(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """A task that ends with the directory, whoever waits for it."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, TalosError):
+            _LOG.debug("%s failed: %s", task.get_name(), error)  # callers have it
+        elif error is not None:  # callers may have left
+            _LOG.error("%s failed", task.get_name(), exc_info=error)
 
     async def _load(self, key: GroupKey) -> GroupState | None:
         me = asyncio.current_task()

@@ -1,12 +1,14 @@
 """RowWriter: writes rows of groups by compare-and-set, in batches.
 
 The coordinator and the directory hand it writes that decide at their commit point; while one call
-to the store is in flight, further writes queue for the next.
+to the store is in flight, further writes queue for the next. A call that stalls no longer counts:
+one slow row holds up no other group.
 """
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -21,12 +23,16 @@ from opentalos.model.errors import (
 from opentalos.ports.clock import Clock
 from opentalos.ports.row_store import ABSENT, Row, RowMutation, RowStore
 
+_LOG = logging.getLogger("opentalos.group")
 BATCH_ROWS_MAX = 512  # rows of one call
 QUEUE_MAX = 20_000  # writes that wait; above it they are refused
+ROW_QUEUE_MAX = 1_000  # of them for one row, so that one that hangs refuses no other
 CONFLICT_ATTEMPTS_MAX = 3  # decisions of one write, after others changed its row
 UNKNOWN_ATTEMPTS_MAX = 5  # identical repeats of a write whose outcome is unknown
 UNKNOWN_PAUSE_S = 0.05  # before the first repeat; doubles
 WRITE_ID_BYTES = 12
+STALL_S = 0.05  # a longer call is stalled; another one may begin beside it
+CALLS_MAX = 32  # at once, all but one of them stalled; a hanging row occupies one
 CLOSE_S = 1.0  # a store that hangs must not keep the server from ending
 
 
@@ -103,21 +109,40 @@ class _Queued:
             self.done.set_exception(error)
 
 
-class RowWriter:
-    """All writes of the table ``groups``; one task, each row has at most one write in flight.
+class _Call:
+    """A task that calls the store, batch after batch, and the writes that it has taken."""
 
-    A write waits in the queue, is decided, is in flight, and ends as written, refused, not done or
-    unknown. Writes of different rows go to the store in one batch; those of a row that is in flight
-    wait in order, so each decides on what the one before has stored. A conflict reads the row
-    again and decides again, a bounded number of times. An unknown outcome is repeated identically,
-    under the same write id; if it stays unknown, the row is read again before its next use.
+    __slots__ = ("began_s", "flight", "stalled")
+
+    def __init__(self) -> None:
+        self.began_s = 0.0  # loop time at which the batch was taken
+        self.flight: list[_Queued] = []
+        self.stalled = False
+
+
+class RowWriter:
+    """All writes of the table ``groups``; each row has at most one write in flight.
+
+    A write waits in the queue of its row, is decided, is in flight, and ends as written, refused,
+    not done or unknown. Writes of different rows go to the store in one batch; those of a row that
+    is in flight wait in order, so each decides on what the one before has stored. A conflict reads
+    the row again and decides again, a bounded number of times. An unknown outcome is repeated
+    identically, under the same write id; if it stays unknown, the row is read again before its next
+    use.
+
+    One call is in flight while the store is quick, so batches grow with the load. A call that takes
+    longer than ``STALL_S`` keeps its rows, and another one takes what waits.
     """
 
     def __init__(self, rows: RowStore, clock: Clock) -> None:
         self._rows, self._clock = rows, clock
-        self._queue: deque[_Queued] = deque()
-        self._flight: list[_Queued] = []
-        self._task: asyncio.Task[None] | None = None
+        self._waiting: dict[bytes, deque[_Queued]] = {}  # by row, also of those in flight
+        self._ready: deque[bytes] = (
+            deque()
+        )  # rows with waiting writes and none in flight, each once
+        self._count = 0  # of waiting writes
+        self._calls: dict[asyncio.Task[None], _Call] = {}
+        self._stall_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def write(self, write: Write) -> bool:
@@ -128,12 +153,19 @@ class RowWriter:
         """
         if self._closed:
             raise StoreUnavailable("the coordinator is closed")
-        if len(self._queue) >= QUEUE_MAX:
-            raise ExcessivePending(f"{len(self._queue)} checkpoint writes wait already")
+        if self._count >= QUEUE_MAX:
+            raise ExcessivePending(f"{self._count} checkpoint writes wait already")
+        key = write.entry.key
+        of_row = self._waiting.get(key)
+        if of_row is not None and len(of_row) >= ROW_QUEUE_MAX:
+            raise ExcessivePending(f"{len(of_row)} writes of this checkpoint wait already")
         queued = _Queued(write, asyncio.get_running_loop().create_future())
-        self._queue.append(queued)
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="group row writer")
+        if of_row is None:
+            of_row = self._waiting[key] = deque()
+            self._ready.append(key)
+        of_row.append(queued)
+        self._count += 1
+        self._begin()
         return await queued.done
 
     async def close(self) -> None:
@@ -142,47 +174,94 @@ class RowWriter:
         What was in flight then is unknown, what was queued is not done.
         """
         self._closed = True
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=CLOSE_S)
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        if self._calls:
+            await asyncio.wait(list(self._calls), timeout=CLOSE_S)
+        self._ready.clear()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+        for task in list(self._calls):
+            task.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        for of_row in self._waiting.values():
+            for queued in of_row:
+                queued.fail(StoreUnavailable("stopped before this write"))
+        self._waiting.clear()
+        self._count = 0
 
-    async def _run(self) -> None:
+    # --- calls ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Start a call for what is ready, unless one is about to take it; look again later."""
+        if not self._ready:
+            return
+        loop = asyncio.get_running_loop()
+        due_s = [call.began_s + STALL_S for call in self._calls.values() if not call.stalled]
+        if due_s:
+            if self._stall_timer is None:
+                self._stall_timer = loop.call_at(max(due_s), self._look_for_stalls)
+        elif len(self._calls) < CALLS_MAX:
+            call = _Call()
+            call.began_s = loop.time()
+            task = loop.create_task(self._run(call), name="group row writer")
+            self._calls[task] = call
+            task.add_done_callback(self._ended)
+
+    def _look_for_stalls(self) -> None:
+        self._stall_timer = None
+        now_s = asyncio.get_running_loop().time()
+        for call in self._calls.values():
+            call.stalled = call.stalled or now_s >= call.began_s + STALL_S
+        self._begin()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._calls[task]
+        if not task.cancelled() and task.exception() is not None:
+            _LOG.error("writing rows of consumer groups failed", exc_info=task.exception())
+        if not self._closed:
+            self._begin()
+
+    async def _run(self, call: _Call) -> None:
         try:
-            while self._queue:
-                self._flight = self._take()
-                await self._refresh()
-                self._decide()
-                if self._flight:
-                    await self._store()
+            while self._ready and not call.stalled:
+                call.flight = self._take()
+                call.began_s = asyncio.get_running_loop().time()
+                await self._refresh(call)
+                self._decide(call)
+                if call.flight:
+                    await self._store(call)
         finally:
             # Only a cancelled task gets here with work left.
-            for queued in self._flight:
+            for queued in call.flight:
                 queued.fail(OutcomeUnknown("the write did not return"))
-            for queued in self._queue:
-                queued.fail(StoreUnavailable("stopped before this write"))
-            self._flight = []
-            self._queue.clear()
+            self._release(call.flight)
+            call.flight = []
 
     def _take(self) -> list[_Queued]:
-        """The oldest writes of distinct rows; those of a row that is taken wait in order."""
+        """The oldest write of each row that is ready."""
         taken: list[_Queued] = []
-        rows: set[bytes] = set()
-        waiting: deque[_Queued] = deque()
-        while self._queue and len(taken) < BATCH_ROWS_MAX:
-            queued = self._queue.popleft()
-            key = queued.write.entry.key
-            if key in rows:
-                waiting.append(queued)
-            else:
-                rows.add(key)
-                taken.append(queued)
-        waiting.extend(self._queue)
-        self._queue = waiting
+        while self._ready and len(taken) < BATCH_ROWS_MAX:
+            taken.append(self._waiting[self._ready.popleft()].popleft())
+        self._count -= len(taken)
         return taken
 
-    async def _refresh(self) -> None:
-        stale = [queued for queued in self._flight if queued.write.entry.stale]
+    def _release(self, ended: Iterable[_Queued]) -> None:
+        """Nothing of these rows is in flight any more; what waits for them is ready."""
+        for queued in ended:
+            key = queued.write.entry.key
+            of_row = self._waiting.get(key)
+            if of_row:
+                self._ready.append(key)
+            elif of_row is not None:
+                del self._waiting[key]
+
+    def _again(self, queued: _Queued) -> None:
+        """Decide once more, before the other writes of the row."""
+        queued.write.entry.stale = True
+        self._waiting[queued.write.entry.key].appendleft(queued)
+        self._count += 1
+
+    async def _refresh(self, call: _Call) -> None:
+        stale = [queued for queued in call.flight if queued.write.entry.stale]
         if not stale:
             return
         try:
@@ -193,26 +272,29 @@ class RowWriter:
                 entry.load(row)
                 queued.write.reread(entry.version != before)
         except TalosError as error:
-            self._flight = [queued for queued in self._flight if queued not in stale]
+            call.flight = [queued for queued in call.flight if queued not in stale]
             for queued in stale:
                 queued.fail(StoreUnavailable(f"the row could not be read: {error}"))
+            self._release(stale)
 
-    def _decide(self) -> None:
+    def _decide(self, call: _Call) -> None:
         writing: list[_Queued] = []
-        for queued in self._flight:
+        ended: list[_Queued] = []
+        for queued in call.flight:
             try:
                 value = queued.write.decide()
             except TalosError as error:
                 queued.fail(error)
+                ended.append(queued)
                 continue
-            if value is None:
-                queued.finish(False)
+            if value is None or value is READ_AGAIN:
+                ended.append(queued)
+                if value is None:
+                    queued.finish(False)
+                else:
+                    self._again(queued)
                 continue
             entry = queued.write.entry
-            if value is READ_AGAIN:
-                entry.stale = True
-                self._queue.appendleft(queued)
-                continue
             queued.value = value
             queued.mutation = RowMutation(
                 key=entry.key,
@@ -222,20 +304,21 @@ class RowWriter:
                 delete=value is DELETE,
             )
             writing.append(queued)
-        self._flight = writing
+        call.flight = writing
+        self._release(ended)
 
-    async def _store(self) -> None:
-        unknown = self._settle(self._flight, await self._mutate(self._flight), first=True)
+    async def _store(self, call: _Call) -> None:
+        self._settle_all(call, await self._mutate(call.flight), first=True)
         for attempt in range(UNKNOWN_ATTEMPTS_MAX):
-            if not unknown:
-                break
-            self._flight = unknown
+            if not call.flight:
+                return
             await asyncio.sleep(UNKNOWN_PAUSE_S * 2**attempt)
-            unknown = self._settle(unknown, await self._mutate(unknown), first=False)
-        for queued in unknown:
+            self._settle_all(call, await self._mutate(call.flight), first=False)
+        for queued in call.flight:
             queued.write.entry.stale = True
             queued.fail(OutcomeUnknown("a checkpoint write may or may not have happened"))
-        self._flight = []
+        unknown, call.flight = call.flight, []
+        self._release(unknown)
 
     async def _mutate(self, batch: list[_Queued]) -> Sequence[int | TalosError]:
         mutations = [queued.mutation for queued in batch if queued.mutation is not None]
@@ -244,34 +327,42 @@ class RowWriter:
         except TalosError as error:
             return [error] * len(batch)
 
-    def _settle(
-        self, batch: list[_Queued], outcomes: Sequence[int | TalosError], *, first: bool
-    ) -> list[_Queued]:
-        """Report what is known; return what must be repeated identically.
+    def _settle_all(
+        self, call: _Call, outcomes: Sequence[int | TalosError], *, first: bool
+    ) -> None:
+        """Report what is known; what must be repeated identically stays in flight."""
+        batch, call.flight = call.flight, []
+        ended: list[_Queued] = []
+        for queued, outcome in zip(batch, outcomes, strict=True):
+            settled = self._settle(queued, outcome, first=first)
+            (ended if settled else call.flight).append(queued)
+        self._release(ended)
+        self._begin()
+
+    def _settle(self, queued: _Queued, outcome: int | TalosError, *, first: bool) -> bool:
+        """Report an outcome; False: unknown, to be repeated identically.
 
         After an unknown outcome, nothing but success says what happened: a conflict may be due
         to this very write, and a refusal only concerns the repeat.
         """
-        unknown: list[_Queued] = []
-        for queued, outcome in zip(batch, outcomes, strict=True):
-            entry = queued.write.entry
-            if isinstance(outcome, int):
-                entry.version = ABSENT if queued.value is DELETE else outcome
-                entry.value = None if queued.value is DELETE else queued.value
-                queued.write.written()
-                queued.finish(True)
-            elif isinstance(outcome, OutcomeUnknown) or not first:
-                unknown.append(queued)
-            elif isinstance(outcome, VersionConflict):
-                self._decide_again(queued, outcome)
-            else:
-                queued.fail(outcome)
-        return unknown
+        entry = queued.write.entry
+        if isinstance(outcome, int):
+            entry.version = ABSENT if queued.value is DELETE else outcome
+            entry.value = None if queued.value is DELETE else queued.value
+            queued.write.written()
+            queued.finish(True)
+        elif isinstance(outcome, OutcomeUnknown) or not first:
+            return False
+        elif isinstance(outcome, VersionConflict):
+            self._decide_again(queued, outcome)
+        else:
+            queued.fail(outcome)
+        return True
 
     def _decide_again(self, queued: _Queued, conflict: VersionConflict) -> None:
-        queued.write.entry.stale = True
         queued.conflicts += 1
         if queued.conflicts >= CONFLICT_ATTEMPTS_MAX:
+            queued.write.entry.stale = True
             queued.fail(StoreUnavailable(f"the row changes too often: {conflict}"))
         else:
-            self._queue.appendleft(queued)
+            self._again(queued)

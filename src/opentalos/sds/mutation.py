@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from opentalos.model.change import Change, ChangeKind
 from opentalos.model.datum import Columns, Datum
 from opentalos.model.errors import SizeExceeded, ValidationFailed
-from opentalos.model.limits import SdsLimits
 from opentalos.model.mutation import NOTHING, Mutation, Operation
+from opentalos.model.sds_limits import SdsLimits
 from opentalos.model.table import NEVER, TableSchema
 from opentalos.sds.cell_format import (
     ABSENT,

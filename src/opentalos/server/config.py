@@ -29,17 +29,24 @@ from opentalos.model.limits import (
     MetricsSettings,
     QuotaApprovalLimits,
     QuotaLimits,
-    SdsLimits,
     TlsSettings,
     TopicLimits,
     ZookeeperLimits,
 )
 from opentalos.model.names import check_name
+from opentalos.model.sds_limits import SdsLimits
+from opentalos.ports.meta_store import VALUE_BYTES_MAX
 
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 _LOG_FORMATS = ("text", "json")
+_ACCELERATOR = ("auto", "off", "required")
 _PORT_MAX = 65_535
 _REQUEST_OVERHEAD_BYTES = 64 << 10  # Thrift fields and names around a block in a put
+# Around a server's name in the record of an assignment: of a partition's server, and of a second
+# one, with the partition, to which it returns after a restart, or from which it moves.
+_NAME_QUOTED_BYTES = 3
+_SECOND_QUOTED_BYTES = 10
+_ASSIGNMENT_BYTES = 128  # of the record without names
 _GROUP_SLACK_BYTES = 1 << 20  # block headers of a group, and the segment header
 # Former names of keys by section and key, accepted for one version.
 _RENAMED: Final = {
@@ -92,8 +99,13 @@ class StorageSettings:
     meta: str = "sqlite://"  # control records: DATA/meta.sqlite, or zookeeper://HOST:PORT,.../PATH
     rows: str = "sqlite://"  # consumer groups: DATA/rows.sqlite, or hbase://HOST:PORT,.../NAMESPACE
     open_timeout_s: float = 60.0  # how long the server tries to reach each of them at start
+    accelerator: str = "auto"  # native threads write file:// logs: auto (if built), off or required
 
     def __post_init__(self) -> None:
+        try:
+            choice(self.accelerator, _ACCELERATOR)
+        except ValueError as error:
+            raise ValueError(f"accelerator {error}") from error
         files = _scheme_of("files", self.files, ("file", "hdfs"))
         meta = _scheme_of("meta", self.meta, ("sqlite", "zookeeper"))
         rows = _scheme_of("rows", self.rows, ("sqlite", "hbase"))
@@ -164,8 +176,22 @@ class Config:
                 check_name(self.cluster.name, "server name")
             except InvalidName as error:
                 raise ValueError(f"[cluster] {error}") from error
+            self._check_name_fits()
         if self.storage.on_hdfs:
             self._check_segments()
+
+    def _check_name_fits(self) -> None:
+        """The record that names the servers of a topic's partitions must fit into its store."""
+        partitions = self.topic.partitions_max
+        # While many servers restart, nearly all partitions may be lent.
+        second = partitions + min(partitions, self.cluster.moves_at_once)
+        quoted = partitions * _NAME_QUOTED_BYTES + second * _SECOND_QUOTED_BYTES
+        most = (VALUE_BYTES_MAX - _ASSIGNMENT_BYTES - quoted) // (partitions + second)
+        if len(self.cluster.name) > most:
+            raise ValueError(
+                f"[cluster] name has {len(self.cluster.name)} characters: with [topic] "
+                f"partitions_max {partitions} a name has at most {most}, on every server"
+            )
 
     @property
     def segment_bytes_hdfs_max(self) -> int:

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from opentalos.adapters.durable_files import make_directories, replace_file, sync_ancestors
 from opentalos.model.errors import ConfigError, NewerFormat
 from opentalos.ports.clock import Clock
 
@@ -33,7 +34,9 @@ class DataDirectory:
         self.path = path
         self._clock = clock
         try:
-            path.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+            make_directories(path.absolute(), _PRIVATE_DIRECTORY)
+            if not (path / "format.json").exists():  # made by a start that then lost its power?
+                sync_ancestors(path.absolute())
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -165,21 +168,14 @@ def parse_key(text: str, what: str) -> tuple[str, str]:
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Replace a file: readers see the old or the new content, also after a power loss."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    """Replace a file: readers see the old or the new content, also after a power loss.
+
+    Raises: ConfigError: the old content is still there.
+    """
     try:
-        os.write(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        replace_file(path, content, mode)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}; see to its disk") from error
 
 
 def _encode(record: dict[str, Any]) -> bytes:

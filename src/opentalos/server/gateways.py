@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from opentalos.adapters.thread_start import thread_start_failures
 from opentalos.broker.broker import Broker
 from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.exchange import Handler
@@ -22,6 +23,7 @@ from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.gateway.thrift_http.handlers import HANDLERS
 from opentalos.server.cluster_join import Member
 from opentalos.server.config import Config
+from opentalos.server.measuring.descriptor_watch import DescriptorWatch
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.tls import ServerTls
 from opentalos.wire.peer_proof import PeerKey
@@ -51,6 +53,7 @@ class Port:
     readiness: Readiness
     tls: ServerTls
     watch: LoopWatch
+    descriptors: DescriptorWatch
 
     def figures(self) -> ProcessFigures:
         """Figures of the process."""
@@ -59,6 +62,8 @@ class Port:
             loop_blocked_longest_s=self.watch.longest_s,
             tls_reloads=self.tls.reloads,
             tls_reload_failures=self.tls.reload_failures,
+            thread_start_failures=thread_start_failures(),
+            descriptors_exhausted=self.descriptors.exhausted,
             tls_expires_s=self.tls.expires_s,
         )
 

@@ -6,39 +6,50 @@ from collections.abc import Callable
 from pathlib import Path
 
 from opentalos.adapters.system_clock import SystemClock
-from opentalos.broker.admin.log_verify import VerifySummary, verify_logs
+from opentalos.broker.admin.log_verify import Line, VerifySummary, verify_logs
 from opentalos.broker.cluster.records import SERVERS
 from opentalos.model.errors import ConfigError
 from opentalos.server.config import Config
 from opentalos.server.data_directory import DataDirectory
 from opentalos.server.stores import open_files, open_meta
 
-__all__ = ["VerifySummary", "verify_data_directory"]
+__all__ = ["Line", "VerifySummary", "verify_data_directory"]
 
-Report = Callable[[bool, str], None]  # whether it is a problem, and the line
+Report = Callable[[Line], None]
 
 
 def verify_data_directory(
-    config: Config, report: Report, progress: Callable[[int, int], None]
+    config: Config,
+    report: Report,
+    progress: Callable[[int, int], None],
+    *,
+    repair: bool = False,
 ) -> VerifySummary:
     """Check the logs of ``config``'s data directory, or of the storage that its cluster shares.
+
+    ``repair``: rebuild side indexes that cannot be used.
 
     Raises: ConfigError: no data, or a running server uses it; NewerFormat.
     """
     path = Path(config.server.data).absolute()
     if config.storage.clustered:
-        return asyncio.run(_verify(config, path, report, progress))
+        return asyncio.run(_verify(config, path, report, progress, repair=repair))
     if not (path / "format.json").exists():
         raise ConfigError(f"{path} is not the data directory of a server")
     directory = DataDirectory(path, SystemClock())
     try:
-        return asyncio.run(_verify(config, path, report, progress))
+        return asyncio.run(_verify(config, path, report, progress, repair=repair))
     finally:
         directory.close()
 
 
 async def _verify(
-    config: Config, data: Path, report: Report, progress: Callable[[int, int], None]
+    config: Config,
+    data: Path,
+    report: Report,
+    progress: Callable[[int, int], None],
+    *,
+    repair: bool,
 ) -> VerifySummary:
     async with contextlib.AsyncExitStack() as undo:
         files = await open_files(config, data)
@@ -50,6 +61,4 @@ async def _verify(
             raise ConfigError(
                 f"cannot verify: servers run on this storage: {', '.join(running)}; stop them first"
             )
-        return await verify_logs(
-            files, meta, lambda finding: report(finding.problem, finding.text), progress
-        )
+        return await verify_logs(files, meta, report, progress, repair=repair)

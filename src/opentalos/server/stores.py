@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from opentalos.adapters.local import open_local_file_store
+from opentalos.adapters.local import LocalFileStore, open_local_file_store
 from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 from opentalos.ports.row_store import RowStore
 from opentalos.server.config import Config
+from opentalos.server.measuring.capacity import append_files_max, raise_open_files
 
 LOG_FOLDER = "log"  # in the data directory, like the two files
 META_FILE = "meta.sqlite"
@@ -34,6 +35,11 @@ class Stores:
     files: FileStore
     meta: MetaStore
     rows: RowStore
+
+    @property
+    def native_commits(self) -> bool:
+        """Whether the accelerator writes the message logs."""
+        return isinstance(self.files, LocalFileStore) and self.files.native_commits
 
     async def close(self) -> None:
         """Close all; the meta store last, since its session is this server's membership."""
@@ -71,7 +77,15 @@ async def open_files(config: Config, data: Path) -> FileStore:
 
         return await open_hdfs_file_store(url, config.jvm, config.hdfs)
     own = url == "file://"  # only this process writes below the directory that it has locked
-    return await open_local_file_store(local_path(url, data / LOG_FOLDER), exclusive=own)
+    store = await open_local_file_store(
+        local_path(url, data / LOG_FOLDER),
+        exclusive=own,
+        descriptors_max=append_files_max(raise_open_files(), config.http.connections_max),
+        accelerator=config.storage.accelerator,
+    )
+    kind = "native" if store.native_commits else "Python"
+    _log.info("commits run on %s threads", kind, extra={"accelerator": config.storage.accelerator})
+    return store
 
 
 async def open_meta(config: Config, data: Path) -> MetaStore:

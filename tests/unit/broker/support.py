@@ -19,6 +19,7 @@ from opentalos.broker.messaging.messages import PutTarget
 from opentalos.broker.values import NewTopic, Topic
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Principal
+from opentalos.model.limits import LogLimits
 from opentalos.model.message import MessageBlock
 
 ADDRESS = "127.0.0.1:9999"
@@ -73,8 +74,9 @@ async def started(storage: MemoryStorage, clock: CountingClock, config: BrokerCo
 async def world(**config: Any) -> AsyncIterator[World]:
     """A started broker; its background loop runs only when a test calls it."""
     storage, clock = MemoryStorage(), CountingClock()
+    moves = LogLimits(clock_disagree_max_s=1e9)  # tests move the wall clock alone, by days
     settings = replace(
-        BrokerConfig(server="s1", advertise=ADDRESS, secret_box=PlainBox()), **config
+        BrokerConfig(server="s1", advertise=ADDRESS, secret_box=PlainBox(), log=moves), **config
     )
     time = MovableTime(asyncio.get_running_loop())
     made = World(storage, clock, time, await started(storage, clock, settings), settings)

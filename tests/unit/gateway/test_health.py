@@ -8,8 +8,16 @@ import pytest
 from opentalos.gateway.health import Readiness
 
 
-def broker(*, serving: bool = True, full: bool = False, member: bool | None = None) -> Any:
-    log = SimpleNamespace(serving=serving, figures=SimpleNamespace(full=full))
+def broker(
+    *,
+    serving: bool = True,
+    full: bool = False,
+    damaged: int = 0,
+    member: bool | None = None,
+    doubt: str = "",
+) -> Any:
+    figures = SimpleNamespace(full=full, damaged_segments=damaged, clock_doubt=doubt)
+    log = SimpleNamespace(serving=serving, figures=figures)
     cluster = None
     if member is not None:
         cluster = SimpleNamespace(membership=SimpleNamespace(valid=member))
@@ -28,7 +36,6 @@ def ready(found: Any, *, stopping: bool = False) -> Readiness:
         (ready(None), "storage is not open"),
         (ready(broker(), stopping=True), "shutting down"),
         (ready(broker(serving=False)), "log is closed"),
-        (ready(broker(member=False)), "not a cluster member"),
     ],
 )
 def test_what_prevents_readiness_is_reported(readiness: Readiness, reason: str) -> None:
@@ -42,7 +49,28 @@ def test_a_server_that_serves_is_ready(found: Any) -> None:
     assert not ready(found).warnings()
 
 
+def test_damage_that_the_scrub_found_is_a_warning() -> None:
+    readiness = ready(broker(damaged=2))
+    assert not readiness.reasons()
+    assert readiness.warnings()[0].startswith("2 segments are damaged")
+
+
+def test_a_server_without_coordination_is_ready_since_open_partitions_go_on() -> None:
+    readiness = ready(broker(member=False))
+    assert not readiness.reasons()
+    assert "open partitions continue" in readiness.warnings()[0]
+
+
 def test_a_full_storage_is_a_warning_since_reads_continue() -> None:
     readiness = ready(broker(full=True))
     assert not readiness.reasons()
     assert "puts are rejected" in readiness.warnings()[0]
+
+
+def test_a_clock_in_doubt_is_a_warning() -> None:
+    readiness = ready(broker(doubt="the wall clock is 8.0 d ahead of the cluster's clock"))
+    assert not readiness.reasons()
+    (text,) = readiness.warnings()
+    assert text == (
+        "nothing is deleted by age: the wall clock is 8.0 d ahead of the cluster's clock"
+    )

@@ -74,12 +74,13 @@ async def open_coordinator(
     limits: GroupLimits | None = None,
     first_token: int = 0,
     server: str = "s1",
+    certain: Callable[[], bool] = lambda: True,
 ) -> Coordinator:
     """``first_token`` keeps the write ids of two coordinators apart."""
     clock = CountingClock()
     for _ in range(first_token):
         clock.token(12)
-    coordinator = Coordinator(rows, clock, limits or GroupLimits(), server)
+    coordinator = Coordinator(rows, clock, limits or GroupLimits(), server, certain)
     await coordinator.start()
     return coordinator
 

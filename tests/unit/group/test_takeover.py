@@ -344,3 +344,26 @@ def test_a_row_without_a_coordinator_reads_and_deletion_is_visible() -> None:
     row = GroupRow("alice", 1, "s2", deleting=True)
     assert GroupRow.decode(row.cells()) == row
     assert Row(group_row_key(GroupKey("u", "g")), 1, row.cells()).key == b"u\0g\0g"
+
+
+async def test_a_coordinator_in_doubt_answers_only_for_groups_that_nobody_claimed() -> None:
+    """Its server is without coordination: renewals are not answered from memory alone."""
+    storage = MemoryStorage()
+    sure = [True]
+    doubtful = await open_coordinator(FaultyRows(storage), server="s1", certain=lambda: sure[0])
+    assert await doubtful.lock_partitions(ALICE, W1, [0]) == [0]
+    sure[0] = False
+    assert await doubtful.renew(ALICE, W1, [0]) == []
+    assert await doubtful.commit(ALICE, commit("w1", 5))
+    successor = await open_coordinator(FaultyRows(storage), first_token=100, server="s2")
+    await successor.lock_worker(ALICE, W2)
+    for _ in range(2):  # once from memory, once from the rows
+        with pytest.raises(PartitionNotServing):
+            await doubtful.renew(ALICE, W1, [0])
+    with pytest.raises(PartitionNotServing):
+        await doubtful.commit(ALICE, commit("w1", 6))
+    assert await checkpoint(successor, ALICE, 0) == 5
+    sure[0] = True
+    assert await doubtful.renew(ALICE, W1, [0]) == []  # it may claim the group again
+    await doubtful.close()
+    await successor.close()

@@ -49,6 +49,7 @@ SEVERAL = {
     errors.VersionConflict: errors.NotSupported,
     errors.NotOwner: errors.PartitionNotServing,
     errors.StorageFull: errors.ExcessivePending,
+    errors.ManifestFull: errors.ExcessivePending,
     errors.StoreUnavailable: errors.PartitionNotServing,
     errors.RecoveryStuck: errors.PartitionNotServing,
     errors.Fenced: errors.OutcomeUnknown,

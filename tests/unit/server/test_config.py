@@ -48,6 +48,7 @@ def test_the_shown_configuration_reads_back_as_itself() -> None:
         ("[log]\nlanes = 0", "[log] need 0 < lanes <= lanes_max"),
         ("[server]\nlisten = 'here'", 'listen must be HOST:PORT, not "here"'),
         ("[server]\nlog_level = 'loud'", "log_level must be one of"),
+        ("[storage]\naccelerator = 'on'", "accelerator must be one of"),
         ("[storage]\nfiles = 's3://b'", "files must be a URL that begins with file:// or hdfs://"),
         (
             "[storage]\nmeta = 'sqlite'",
@@ -67,6 +68,12 @@ def test_the_shown_configuration_reads_back_as_itself() -> None:
         (
             "[storage]\nmeta = 'zookeeper://z'\nrows = 'hbase://z/n'\nfiles_shared = true",
             "files_shared needs a path",
+        ),
+        ("[topic]\npartitions_max = 10001", "partitions_max <= 10000"),
+        (
+            f"[cluster]\nname = '{'n' * 20}'\n[topic]\npartitions_max = 10000",
+            "[cluster] name has 20 characters: with [topic] partitions_max 10000 a name has at "
+            "most 19",
         ),
         ("[cluster]\nname = 'a b'", '[cluster] invalid server name "a b"'),
         ("[cluster]\nstop_s = 30", "[cluster] need 5 <= stop_s < restart_s"),

@@ -1,5 +1,6 @@
 """The data directory: lock, format, keys."""
 
+import errno
 import json
 import os
 import stat
@@ -131,3 +132,66 @@ def test_an_invalid_key_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_key(text, "--root-key")
     assert str(caught.value) == "--root-key must be ID:SECRET, where the ID has neither # nor :"
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
+    """Files and directories that were synced."""
+    found: set[Path] = set()
+    fsync = os.fsync
+
+    def record(fd: int) -> None:
+        fsync(fd)
+        found.add(Path(f"/proc/self/fd/{fd}").readlink())
+
+    monkeypatch.setattr(os, "fsync", record)
+    return found
+
+
+def test_the_entry_of_a_new_data_directory_and_its_parents_is_durable(
+    tmp_path: Path, clock: CountingClock, synced: set[Path]
+) -> None:
+    DataDirectory(tmp_path / "a" / "b" / "data", clock).close()
+    assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b"} <= synced
+
+
+def test_a_start_makes_durable_what_one_before_it_made_and_could_not_sync(
+    tmp_path: Path, clock: CountingClock, synced: set[Path]
+) -> None:
+    (tmp_path / "a" / "data").mkdir(parents=True)
+    DataDirectory(tmp_path / "a" / "data", clock).close()
+    assert {tmp_path, tmp_path / "a"} <= synced
+
+
+def test_a_parent_whose_file_system_syncs_no_directories_is_no_obstacle(
+    tmp_path: Path, clock: CountingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync = os.fsync
+
+    def refuse(fd: int) -> None:
+        if os.path.samestat(os.fstat(fd), tmp_path.stat()):
+            raise OSError(errno.EINVAL, "no sync of directories")
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    DataDirectory(tmp_path / "data", clock).close()
+
+
+def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, content: write(fd, content[:2]))
+    write_atomically(tmp_path / "a", b"hello")
+    assert (tmp_path / "a").read_bytes() == b"hello"
+
+
+def test_a_full_disk_is_named_and_the_old_content_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_fd: int, _content: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_atomically(tmp_path / "a", b"old")
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(ConfigError, match="No space left on device"):
+        write_atomically(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"old"

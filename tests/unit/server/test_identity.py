@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -141,7 +141,7 @@ async def test_a_start_that_was_cut_short_is_completed() -> None:
     await world.join()
     record = world.meta.records[IDENTITY].record
     value = record.value.replace(b'"complete":true', b'"complete":false')
-    world.meta.records[IDENTITY].record = record._replace(value=value)
+    world.meta.records[IDENTITY].record = replace(record, value=value)
     world.rows = MemoryStorage()
     await world.join()
     assert b'"complete":true' in world.meta.records[IDENTITY].record.value

@@ -11,7 +11,13 @@ from opentalos.model.errors import StoreUnavailable
 from opentalos.server import lifecycle
 from opentalos.server.config import Config, parse_config
 from opentalos.server.data_directory import DataDirectory
-from opentalos.server.lifecycle import _address, _member_log, _reachable, open_with_retries
+from opentalos.server.lifecycle import (
+    _address,
+    _broker_config,
+    _member_log,
+    _reachable,
+    open_with_retries,
+)
 
 CLUSTER = {
     "files": "file:///shared",
@@ -86,6 +92,11 @@ def test_a_wildcard_is_never_advertised(host: str, caplog: pytest.LogCaptureFixt
     assert "--advertise" in caplog.text
 
 
+def test_lending_knows_the_time_of_requests_under_way() -> None:
+    config = parse_config({"storage": CLUSTER, "http": {"drain_s": 2.5}}, "test")
+    assert _broker_config(config, "a", bytes(32)).drain_s == 2.5
+
+
 @pytest.mark.parametrize(
     ("log", "hard_max_bytes"),
     [
@@ -95,4 +106,4 @@ def test_a_wildcard_is_never_advertised(host: str, caplog: pytest.LogCaptureFixt
 )
 def test_a_segment_stays_within_a_block_of_hdfs(log: dict[str, int], hard_max_bytes: int) -> None:
     config = parse_config({"storage": ON_HDFS, "log": log}, "x")
-    assert _member_log(config).segment_bytes_hard_max == hard_max_bytes
+    assert _member_log(config.log, config).segment_bytes_hard_max == hard_max_bytes

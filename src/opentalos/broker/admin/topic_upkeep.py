@@ -79,6 +79,8 @@ class TopicUpkeep:
             _LOG.warning(
                 "could not complete the deletion of topic %s, will retry: %s", dead.resource, error
             )
+        except Exception:
+            _LOG.exception("the deletion of topic %s failed, will retry", dead.resource)
         finally:
             del self.removing[dead.uuid]
 
@@ -109,7 +111,9 @@ class TopicUpkeep:
 
     async def _shrink_end_reason(self, topic: Topic) -> str:
         """Why the removed partitions may end for consumers now; empty: not yet."""
-        since_s = (self._context.clock.wall_ms() - topic.partitions_changed_ms) / 1000
+        # Partitions end for good, so a clock in doubt ends none: as if no time had passed.
+        now_ms = self._context.log.time.retention_ms()
+        since_s = 0.0 if now_ms is None else (now_ms - topic.partitions_changed_ms) / 1000
         if since_s >= topic.retention_s:
             return "retention passed"
         if since_s >= self._context.config.topic.shrink_force_s:

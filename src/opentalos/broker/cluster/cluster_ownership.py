@@ -16,18 +16,20 @@ from opentalos.placement.ring import Ring
 SETTLED_WAIT_S = 2.0  # for the controller to place a new topic; below a client's own timeout
 _SETTLED_LOOK_S = 0.02
 _LAPSED = "this server has lost its session with the cluster"
+_NOT_SERVING = "this server is not serving its partitions now"
 
 
 class ClusterOwnership:
     """See Ownership. Answers come from caches that a changed record empties.
 
-    ``serving`` is False while this server's own session is not valid; ``Cluster``, which
-    composes both, sets it.
+    ``Cluster`` sets both: ``serving`` from the start to the end of this server's service, ``away``
+    while its own session is not valid. The records are those of before then, so requests take the
+    ways they took; only shards are refused.
     """
 
     def __init__(self, state: ClusterState, me: ServerRecord) -> None:
         self._state, self._me = state, me
-        self.serving = False
+        self.serving = self.away = False
         self.leading: Callable[[], bool] = lambda: False  # asks this server's controller
         self._owners: dict[str, tuple[str, ...]] = {}  # by topic uuid
         self._addresses: dict[str, str] = {}  # by server name
@@ -53,14 +55,16 @@ class ClusterOwnership:
         """See Ownership."""
         owner = self._on_ring(f"group/{group}")
         if owner != self._me.name:
-            address = self.address_of(owner)
+            address = self._route(owner)
             raise NotOwner(f"consumer group {group} is coordinated by {owner}", address)
 
     def check_shard(self, table_uuid: str, number: int) -> None:
         """See Ownership; by name on the ring, as consumer groups are."""
+        if self.away:
+            raise PartitionNotServing(_LAPSED)
         owner = self._on_ring(f"slice/{table_uuid}/{number}")
         if owner != self._me.name:
-            address = self.address_of(owner)
+            address = self._route(owner)
             raise NotOwner(f"shard {number} of table {table_uuid} is owned by {owner}", address)
 
     def others(self) -> Sequence[str]:
@@ -71,12 +75,12 @@ class ClusterOwnership:
     def owner(self, topic_uuid: str, partition: int) -> str:
         """See Ownership."""
         name = self._owner_name(topic_uuid, partition)
-        return "" if name == self._me.name else self.address_of(name)
+        return "" if name == self._me.name else self._route(name)
 
     def addresses(self, topic_uuid: str, partitions: int) -> Sequence[str]:
         """See Ownership."""
         names = (self._owner_name(topic_uuid, partition) for partition in range(partitions))
-        return [self.address_of(name) or self._me.address for name in names]
+        return [self._route(name) or self._me.address for name in names]
 
     async def catch_up(self, topic_uuid: str) -> None:
         """See Ownership. Raises: Unavailable."""
@@ -106,6 +110,14 @@ class ClusterOwnership:
             self._addresses = {server.name: server.address for server in live}
         return self._addresses.get(name, "")
 
+    def _route(self, name: str) -> str:
+        """Where to send a request; also to a server that is expected to register again."""
+        address = self.address_of(name)
+        if not address:
+            expected = self._state.expected().get(name)
+            address = expected.address if expected is not None else ""
+        return address
+
     def refusal(self, topic_uuid: str, partition: int) -> TalosError | None:
         """What ``check`` raises; None: it is served here."""
         if self.serving and self._owner_name(topic_uuid, partition) == self._me.name:
@@ -114,7 +126,7 @@ class ClusterOwnership:
 
     def _refusal(self, topic_uuid: str, partition: int) -> TalosError:
         if not self.serving:
-            return PartitionNotServing(_LAPSED)
+            return PartitionNotServing(_NOT_SERVING)
         name = self._owner_name(topic_uuid, partition)
         where = f"topic {topic_uuid} partition {partition}"
         if not name:
@@ -123,7 +135,7 @@ class ClusterOwnership:
                 return PartitionNotServing(f"no server serves {where} yet")
             # Not seen here yet: the server that forwarded the request may have a newer copy.
             return NotOwner(f"{where} is not assigned yet", "", topic_uuid)
-        return NotOwner(f"{where} is served by {name}", self.address_of(name), topic_uuid)
+        return NotOwner(f"{where} is served by {name}", self._route(name), topic_uuid)
 
     def _owners_of(self, topic_uuid: str) -> tuple[str, ...]:
         record = self._state.assignment(topic_uuid)
@@ -135,7 +147,7 @@ class ClusterOwnership:
     def _on_ring(self, name: str) -> str:
         """The server that the ring names. Raises: PartitionNotServing."""
         if not self.serving:
-            raise PartitionNotServing(_LAPSED)
+            raise PartitionNotServing(_NOT_SERVING)
         ring = self._ring or self._load_ring()
         if ring is None:
             raise PartitionNotServing("no server is a member of the cluster yet")

@@ -24,7 +24,8 @@ class Handover:
     One task compares each changed assignment with what this server has. A partition that was
     assigned away is refused at once and sealed within ``handover_s``, all in parallel; what is not
     sealed by then is dropped, and its new owner recovers it. While the session is lapsed nothing
-    is compared: ``drop_all`` has dropped everything, and ``restart`` takes all assignments again.
+    is compared, and open partitions continue. Afterwards ``resume`` drops what another server took
+    over meanwhile, and ``restart`` takes all assignments again.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Handover:
         self._state, self._ownership, self._guard, self._log = state, ownership, guard, log
         self._mine: dict[str, frozenset[int]] = {}  # partitions by topic uuid
         self._noted: dict[str, None] = {}  # topics whose assignment changed
+        self._following = True
         self._wakeup = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._releases: dict[asyncio.Task[None], None] = {}  # bounded by the partitions there are
@@ -60,14 +62,31 @@ class Handover:
             await asyncio.gather(self._task, return_exceptions=True)
         await asyncio.gather(*self._releases, return_exceptions=True)
 
-    def drop_all(self) -> None:
-        """The session lapsed: other servers may own everything by now."""
-        self._mine.clear()
-        self._log.drop_all(PartitionNotServing("this server has lost its session"))
+    @property
+    def empty(self) -> bool:
+        """Nothing is assigned to this server, and what it had is handed off."""
+        return not self._mine and not self._releases
+
+    def stand_still(self) -> None:
+        """The session lapsed: what is assigned to whom cannot be known."""
+        self._following = False
+
+    async def resume(self) -> None:
+        """Keep what no other server took over meanwhile, drop the rest.
+
+        Raises: Unavailable: it is not known of all partitions; call it again.
+        """
+        error = PartitionNotServing("another server took the partition over meanwhile")
+        for key in await self._log.drop_taken(error):
+            mine = self._mine.get(key.topic_uuid, frozenset())
+            self._mine[key.topic_uuid] = mine - {
+                key.partition
+            }  # if it is to return, it comes again
 
     def restart(self) -> None:
-        """Take everything that is assigned to this server."""
-        for topic_uuid in self._state.assigned_topics():
+        """Follow all assignments; those that are gone by now as well."""
+        self._following = True
+        for topic_uuid in (*self._mine, *self._state.assigned_topics()):
             self._noted[topic_uuid] = None
         self._wakeup.set()
 
@@ -75,9 +94,9 @@ class Handover:
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
+            if not self._following:
+                continue  # ``restart`` compares everything again
             noted, self._noted = self._noted, {}
-            if not self._ownership.serving:
-                continue  # everything is dropped; ``restart`` compares again
             came: list[PartitionKey] = []
             for topic_uuid in noted:
                 came += self._compare(topic_uuid)

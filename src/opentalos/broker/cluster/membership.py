@@ -1,4 +1,4 @@
-"""Membership: this server's ephemeral record, and what happens when its session lapses.
+"""Membership: this server's ephemeral record, and what happens when coordination is away.
 
 ``Cluster`` registers the server through it at the start and removes the record at the end.
 """
@@ -6,7 +6,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from opentalos.broker.cluster.records import (
@@ -30,6 +30,7 @@ from opentalos.ports.peers import Peers
 
 _log = logging.getLogger("opentalos.cluster")
 
+LEND = "lend"  # the setting; see ClusterLimits.restart
 CHECK_S = 0.1  # between two checks of the session
 NAME_WAIT_S = 10.0  # for the record of a session without an end
 NAME_WAIT_MAX_S = 60.0  # for the record of a very long session
@@ -38,20 +39,23 @@ NAME_SLACK_S = 1.0  # a store may end a session a little late
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionCallbacks:
-    """Sync callbacks: ``lapsed`` drops everything that is served, ``returned`` starts again."""
+    """``lapsed`` begins nothing new; ``resume`` finds out what other servers took meanwhile, and
+    may raise to be called again; ``returned`` follows the assignments again."""
 
     lapsed: Callable[[], None]
+    resume: Callable[[], Awaitable[None]]
     returned: Callable[[], None]
 
 
 class Membership:
     """Keeps this server registered under a live session.
 
-    States: not registered, member, lapsed. One task checks the session every ``CHECK_S`` and
+    States: not registered, member, away. One task checks the session every ``CHECK_S`` and
     whenever the own record changes. A member whose session ended, or whose record is gone, is
-    lapsed: ``lapsed`` is called first, so that nothing is served that another server may have taken
-    over. The task then registers under the new session and reads all control records again, however
-    long that takes; only then ``returned`` is called.
+    away: other servers may take over what it serves, and it cannot know. Open partitions continue
+    all the same, for as long as storage accepts their commits, which is what makes one writer (I2).
+    The task then registers under the new session, reads all control records again and looks what
+    was taken over, however long that takes; only then it is a member, and ``returned`` is called.
     """
 
     def __init__(
@@ -60,6 +64,8 @@ class Membership:
         self._state, self._peers, self._limits, self._me = state, peers, limits, me
         self._path = server_path(me.name)
         self._registered = False
+        self._away = False  # others may have taken over what is served here
+        self._serves = False  # requests are answered
         self._noted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -71,13 +77,13 @@ class Membership:
     @property
     def valid(self) -> bool:
         """Whether this server is a member now."""
-        return self._registered and self._holds(self._state.meta.session())
+        return self._member and self._holds(self._state.meta.session())
 
     @property
     def steady(self) -> bool:
         """Whether new work may start: this server is a member, and coordination answers."""
         session = self._state.meta.session()
-        return self._registered and session.connected and self._holds(session)
+        return self._member and session.connected and self._holds(session)
 
     def record_changed(self, path: str) -> None:
         """A control record changed."""
@@ -92,19 +98,27 @@ class Membership:
         await self._register(NAME_WAIT_S if math.isinf(left_s) else max(wait_s, NAME_SLACK_S))
         await self._remove_restart()
 
+    def serves(self) -> None:
+        """Requests are answered from now on: what was lent for the restart may come back."""
+        self._serves = True
+        self._noted.set()
+
     def watch(self, callbacks: SessionCallbacks) -> None:
         """Check the session from now on."""
         self._task = asyncio.create_task(self._watch(callbacks), name="membership")
 
     async def announce_restart(self) -> None:
-        """Ask the others to reserve this server's partitions. Raises: TalosError."""
+        """Ask the others to reserve this server's partitions, or to serve them meanwhile.
+
+        Raises: TalosError.
+        """
         path = leaving_path(self._me.name)
         found = self._state.leaving.get(path)
         if not self._registered or (found and found.kind == LeavingKind.DRAIN.value):
             return
         record = LeavingRecord(
             name=self._me.name,
-            kind=LeavingKind.RESTART.value,
+            kind=(LeavingKind.LEND if self._limits.restart == LEND else LeavingKind.RESTART).value,
             incarnation=self._me.incarnation,
             wait_s=self._limits.restart_s,
         )
@@ -123,6 +137,10 @@ class Membership:
                 await self._state.meta.delete(self._path, found.version)
 
     # --- inside ---------------------------------------------------------------------------------
+
+    @property
+    def _member(self) -> bool:
+        return self._registered and not self._away
 
     def _holds(self, session: Session) -> bool:
         return (
@@ -178,6 +196,17 @@ class Membership:
         if found is not None and found.kind == LeavingKind.RESTART.value:
             await self._state.leaving.remove(path, found)
 
+    async def _take_back(self) -> None:
+        """This server serves again: remove the announcement by which its partitions are lent."""
+        path = leaving_path(self._me.name)
+        found = self._state.leaving.get(path)
+        former = found is not None and found.incarnation != self._me.incarnation
+        if found is not None and former and found.kind == LeavingKind.LEND.value:
+            try:
+                await self._state.leaving.remove(path, found)
+            except TalosError as error:
+                _log.info("what was lent for the restart does not come back yet: %s", error)
+
     async def _watch(self, callbacks: SessionCallbacks) -> None:
         while True:
             try:
@@ -188,28 +217,33 @@ class Membership:
             self._noted.clear()
             try:
                 await self._check(callbacks)
+                if self._serves:
+                    await self._take_back()
             except Exception:
                 # Without this loop a lapse would never be noticed.
                 _log.exception("could not check the session, next check in %.1f s", CHECK_S)
 
     async def _check(self, callbacks: SessionCallbacks) -> None:
-        """If the session lapsed: drop everything, register again, start again."""
-        if not self._registered:
+        """If the session lapsed: begin nothing new, register again, start again."""
+        if self._away or not self._registered:
             pass  # the last check failed half-way
         elif not self._holds(self._state.meta.session()):
-            _log.warning("the session with the cluster lapsed, dropping all partitions")
+            _log.warning(
+                "the session with the cluster lapsed: open partitions continue as long as storage "
+                "accepts their commits, nothing else is opened"
+            )
         elif self._state.servers.get(self._path) != self._me:
-            _log.warning("the record of this server is gone, dropping all partitions")
+            _log.warning("the record of this server is gone, registering again")
         else:
             return
-        self._registered = False
+        self._away = True
         callbacks.lapsed()
-        await self._come_back()
+        await self._come_back(callbacks.resume)
         callbacks.returned()
 
-    async def _come_back(self) -> None:
-        """Register under the new session and read everything again, however long it takes."""
-        while not self.valid:
+    async def _come_back(self, resume: Callable[[], Awaitable[None]]) -> None:
+        """Register under the new session and learn what changed, however long it takes."""
+        while self._away:
             self._registered = False
             try:
                 session = self._state.meta.session()
@@ -217,9 +251,10 @@ class Membership:
                     await self._register(0.0)
                     await self._remove_restart()
                     await self._state.reload()
+                    await resume()
+                    self._away = not self._holds(self._state.meta.session())
                     continue
             except TalosError as error:
-                self._registered = False
                 _log.warning("could not rejoin the cluster yet: %s", error)
             await asyncio.sleep(CHECK_S)
         _log.warning("this server is a member of the cluster again")

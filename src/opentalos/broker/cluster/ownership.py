@@ -11,7 +11,8 @@ class Ownership(Protocol):
     """Answers from memory, by the published assignment; it never gives the right to write.
 
     ``check``, ``check_group`` and ``check_shard`` raise NotOwner with the other server's address
-    (hot path), or PartitionNotServing when this server's own session has lapsed. ``others`` are
+    (hot path); ``check_shard`` raises PartitionNotServing when this server's own session has
+    lapsed, the others continue by the records of before then. ``others`` are
     the addresses of the other servers that are members now. ``addresses`` has one
     address per partition of a topic, for schedule info; this server's own if no owner is known.
     ``owner`` is the address of the other server that serves the partition, empty: this one.

@@ -68,6 +68,10 @@ class ClusterOwnershipGuard:
         """See OwnershipGuard."""
         return self._membership.steady
 
+    def certain(self) -> bool:
+        """See OwnershipGuard: nobody takes over from a server whose session is valid."""
+        return self._membership.valid
+
     async def confirm_owner(self, key: PartitionKey) -> None:
         """See OwnershipGuard: with an old copy of the assignments nothing may be taken back."""
         await self._state.assignments.refresh(assignment_path(key.topic_uuid))

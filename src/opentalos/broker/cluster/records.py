@@ -35,6 +35,7 @@ class LeavingKind(Enum):
     """Why a server should not get or keep partitions."""
 
     RESTART = "restart"  # back soon: its partitions are reserved for ``wait_s``
+    LEND = "lend"  # back soon: others serve its partitions, for ``wait_s`` after it has gone
     DRAIN = "drain"  # an operator empties it; its partitions move while it serves
 
 
@@ -103,12 +104,15 @@ class AssignmentRecord:
     """Owner by partition of one topic; "": not served.
 
     ``number`` grows with each change. ``moved_from``: partition, as text, to the server that served
-    it before a planned move; the new owner lets it seal first.
+    it before a planned move; the new owner lets it seal first. ``lent``: partition, as text, to the
+    restarting server that takes it back; written only if there are any, which older versions
+    cannot read.
     """
 
     number: int
     owners: tuple[str, ...]
     moved_from: Mapping[str, str] = field(default_factory=dict)
+    lent: Mapping[str, str] = field(default_factory=dict)
 
 
 ControlRecord = Leader | RingRecord | WeightsRecord  # below ``control``
@@ -130,6 +134,8 @@ _KINDS: Mapping[str, type[Any]] = {
 def encode_record(record: Any) -> bytes:
     """The record's value; keys in order, so that equal records have equal bytes."""
     content = {"version": FORMAT_VERSION, "record": type(record).__name__, **asdict(record)}
+    if not content.get("lent", True):
+        del content["lent"]
     return json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
 
 

@@ -41,7 +41,7 @@ class ServerState(Enum):
     SERVING = "serving"
     JOINING = "joining"  # registered, not yet stable
     DRAINING = "draining"
-    RESTARTING = "restarting"  # absent; its partitions are reserved
+    RESTARTING = "restarting"  # absent or not serving yet; its partitions are reserved or lent
     GONE = "gone"  # absent; its partitions are being taken over
 
 
@@ -75,6 +75,7 @@ class ClusterStatus:
     unassigned: int
     moving: Sequence[Move]  # under way
     recent: Sequence[Move]  # as the leader remembers them, latest last
+    lent: int = 0  # partitions that return to a restarting server
 
 
 class ClusterService:
@@ -122,6 +123,7 @@ class ClusterService:
                 for key, source in publication.moved_from().items()
             ],
             recent=answers[leader].recent if leader in answers else (),
+            lent=len(publication.lent()),
         )
 
     async def partitions(self, caller: Principal) -> Mapping[str, int]:
@@ -180,8 +182,10 @@ class ClusterService:
         Args: days: bytes per partition, the oldest first. budget: percent of all partitions that
         may move. Raises: BadRequest; ExcessivePending: another one is being worked out.
         """
-        partitions = await self.partitions(caller)
-        state = self._state
+        self._authorize(caller, "see the cluster")
+        state, publication = self._state, self._controller.publication
+        # What is lent returns soon, and its lender keeps its weight.
+        owners = {**publication.owners(), **publication.lent()}
         ring = state.ring.servers if state.ring else {}
         found = {name: self._server(name, 0, None) for name in sorted({*state.live(), *ring})}
         states = {name: server.state for name, server in found.items()}
@@ -191,7 +195,7 @@ class ClusterService:
             for name, server in found.items()
             if states[name] is ServerState.DRAINING
         }
-        return await self._choice.propose(days, placed, kept, partitions, budget)
+        return await self._choice.propose(days, placed, kept, owners, budget)
 
     async def answer_status(self, _: Empty) -> StatusReply:
         """The peer call "status": this server's counters and, from the leader, recent moves."""
@@ -255,7 +259,9 @@ class ClusterService:
         if record is not None and not self._controller.detector.dead(record):
             if leaving is not None and leaving.kind == LeavingKind.DRAIN.value:
                 return ServerState.DRAINING
+            if leaving is not None and leaving.kind == LeavingKind.LEND.value:
+                return ServerState.RESTARTING
             return ServerState.SERVING if placed else ServerState.JOINING
-        if leaving is not None and leaving.kind == LeavingKind.RESTART.value:
+        if leaving is not None and leaving.kind != LeavingKind.DRAIN.value:
             return ServerState.RESTARTING
         return ServerState.GONE

@@ -1,5 +1,6 @@
 """ClusterState: this server's copy of every control record, kept up to date by watches."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -73,6 +74,8 @@ class ClusterState:
             self.control,
             self.assignments,
         )
+        self._expected: Mapping[str, ServerRecord] = {}
+        self._expected_until_s = float("-inf")
 
     async def start(self) -> None:
         """Load everything, then follow. Raises: NewerFormat, CorruptLog, Unavailable."""
@@ -98,6 +101,17 @@ class ClusterState:
     def live(self) -> Mapping[str, ServerRecord]:
         """Registered servers by name."""
         return {record.name: record for _, record in self.servers.items()}
+
+    def expect(self, servers: Mapping[str, ServerRecord], until_s: float) -> None:
+        """Expect these to register again until then, after coordination was away for all."""
+        self._expected, self._expected_until_s = servers, until_s
+
+    def expected(self) -> Mapping[str, ServerRecord]:
+        """Servers that are not registered now and are expected to be soon, by name."""
+        if asyncio.get_running_loop().time() >= self._expected_until_s:
+            return {}
+        live = self.live()
+        return {name: record for name, record in self._expected.items() if name not in live}
 
     @property
     def leader(self) -> Leader | None:

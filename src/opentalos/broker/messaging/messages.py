@@ -6,12 +6,13 @@ a get returns durable messages only (promise I4); the log keeps both.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.messaging.message_counters import HeldCalls, MessageCounters
 from opentalos.broker.messaging.preview import PREVIEW_BYTES_MAX, PreviewedMessage, latest_messages
 from opentalos.broker.peer_rpc.remote_logs import Found, Question, RemoteLogs, Wanted
+from opentalos.catalog.quota.throttle import ThrottleHandle
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.results import AppendWaiter
@@ -41,8 +42,19 @@ BLOCKS_MAX = 1_000  # of one put; clients send one
 _ROUTES_MAX = 100_000  # cached (caller, topic, partition) decisions
 
 
-class PutTarget(NamedTuple):
+class Target(Protocol):
     """Where a put goes. ``deadline_ms`` is Unix time; 0: none."""
+
+    @property
+    def resource(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def deadline_ms(self) -> int: ...
+
+
+class PutTarget(NamedTuple):
+    """A ``Target``, for callers whose request is none by itself."""
 
     resource: str
     partition: int
@@ -70,11 +82,16 @@ class GetResult(NamedTuple):
 
 
 class _Route(NamedTuple):
-    """An access decision and the log it leads to; holds while both objects are current."""
+    """An access decision and the log it leads to; holds while both objects are current.
+
+    The rate handle holds while the version of all quotas is ``quotas``.
+    """
 
     caller: Principal
     topic: Topic
     log: PartitionLog
+    handle: ThrottleHandle
+    quotas: int
 
 
 class MessageService:
@@ -99,7 +116,7 @@ class MessageService:
     def put(
         self,
         caller: Principal,
-        target: PutTarget,
+        target: Target,
         blocks: Sequence[MessageBlock],
         waiter: AppendWaiter,
     ) -> None:
@@ -110,12 +127,9 @@ class MessageService:
         """
         route = self._put_route(caller, target.resource, target.partition)
         bytes_count = self._check_blocks(blocks)
-        now_s = asyncio.get_running_loop().time()
-        context = self._context
         if target.deadline_ms:
             self._check_deadline(target.deadline_ms)
-        handle = context.throttle.handle(caller, route.topic, target.partition)
-        hold_s = handle.admit_put(now_s, bytes_count)
+        hold_s = route.handle.admit_put(asyncio.get_running_loop().time(), bytes_count)
         counters = self.counters
         counters.puts += 1
         counters.put_bytes += bytes_count
@@ -139,14 +153,22 @@ class MessageService:
             and route.topic is self._context.topics.by_resource(resource)
             and route.log.accepts() is None  # else the partition has a new log
         ):
+            if route.quotas != self._context.throttle.version:
+                route = self._keep_route(key, caller, route.topic, route.log)
             return route
         topic = self._context.topic(caller, Permission.PUT_MESSAGE, resource)
         _check_partition(topic, partition, topic.partitions)
         if len(self._put_routes) >= _ROUTES_MAX:
             self._put_routes.clear()
-        route = self._put_routes[key] = _Route(
-            caller, topic, self._context.partition_log(topic, partition)
-        )
+        return self._keep_route(key, caller, topic, self._context.partition_log(topic, partition))
+
+    def _keep_route(
+        self, key: tuple[str, str, int], caller: Principal, topic: Topic, log: PartitionLog
+    ) -> _Route:
+        """Keep the route with the rate handle of now."""
+        throttle = self._context.throttle
+        handle = throttle.handle(caller, topic, key[2])
+        route = self._put_routes[key] = _Route(caller, topic, log, handle, throttle.version)
         return route
 
     def forget_routes(self) -> None:
@@ -182,7 +204,7 @@ class MessageService:
         self,
         hold_s: float,
         bytes_count: int,
-        put: tuple[Principal, PutTarget, Sequence[MessageBlock], AppendWaiter],
+        put: tuple[Principal, Target, Sequence[MessageBlock], AppendWaiter],
     ) -> None:
         throttled_bytes_max = self._context.config.quota.throttled_bytes_max
         if self._held_bytes + bytes_count > throttled_bytes_max:
@@ -196,7 +218,7 @@ class MessageService:
     def _end_hold(
         self,
         bytes_count: int,
-        put: tuple[Principal, PutTarget, Sequence[MessageBlock], AppendWaiter],
+        put: tuple[Principal, Target, Sequence[MessageBlock], AppendWaiter],
     ) -> None:
         self._held_bytes -= bytes_count
         try:

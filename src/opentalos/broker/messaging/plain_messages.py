@@ -23,8 +23,13 @@ from opentalos.broker.messaging.peer_reads import RemoteMessages
 from opentalos.broker.values import Topic
 from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner, TalosError
 from opentalos.model.identity import Permission, Principal
-from opentalos.model.message import UNKNOWN_OFFSET, Compression, MessageBlock, StoredBlock
-from opentalos.model.partition_key import partition_of
+from opentalos.model.message import (
+    UNKNOWN_OFFSET,
+    Compression,
+    MessageBlock,
+    StoredBlock,
+    partition_of,
+)
 from opentalos.wire.message import DECODED_BYTES_MAX, Message, decode_last, encode_messages
 
 WAIT_S_MAX = 30.0  # for messages that are not there yet

@@ -17,13 +17,13 @@ from opentalos.broker.cluster.control.publication import Move
 from opentalos.log.results import PartitionStats
 from opentalos.model.datum import Columns, DataType, Datum
 from opentalos.model.errors import OutcomeUnknown, TalosError
+from opentalos.model.limits import PARTITIONS_MAX
 from opentalos.model.message import OffsetRange, ProducerStamp, StoredBlock
 from opentalos.model.mutation import Condition, ConditionOperator, Mutation, Operation
 from opentalos.sds.cell_format import ABSENT
 from opentalos.sds.mutation import Applied
 from opentalos.wire.peer_errors import error_document, error_of
 
-PARTITIONS_MAX: Final = 10_000  # of one call
 _BYTES_TYPES: Final = frozenset({DataType.BINARY, DataType.RAWBINARY})
 
 Text = str | UnsetType

@@ -220,7 +220,7 @@ class Metering:
         if meter is None or not log.served:
             return
         quiet = log.settled() and meter.next_offset == log.high_watermark
-        meter.settle(self._context.clock.wall_ms(), quiet=quiet)
+        meter.settle(self._context.log.time.append_ms(), quiet=quiet)
 
 
 class _Late:

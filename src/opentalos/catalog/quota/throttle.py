@@ -147,7 +147,8 @@ def reject(buckets: tuple[Bucket, ...], now_s: float) -> NoReturn:
 
 
 class Throttle:
-    """Caches handles; every quota change drops them all, so callers ask with every request."""
+    """Caches handles; every quota change drops them all, so callers ask with every request, or
+    compare ``version``."""
 
     def __init__(
         self,
@@ -156,6 +157,7 @@ class Throttle:
         user_quota: Callable[[str], UserQuota | None],
     ) -> None:
         self._limits, self._spaces, self._user_quota = limits, spaces, user_quota
+        self.version = 0  # of all quotas; a handle is current as long as it stays the same
         self._handles: dict[tuple[str, str, int], ThrottleHandle] = {}
         self._buckets: dict[tuple[str, str], Bucket] = {}
 
@@ -171,6 +173,7 @@ class Throttle:
 
     def invalidate(self) -> None:
         """Drop every handle: a quota, a topic's quota or a principal changed."""
+        self.version += 1
         self._handles.clear()
 
     def _build(self, principal: Principal, topic: Topic, partition: int) -> ThrottleHandle:
@@ -233,7 +236,7 @@ class Throttle:
         """Drop full buckets, which a new bucket equals, and every handle."""
         now_s = asyncio.get_running_loop().time()
         earliest_s = now_s - BURST_S
-        self._handles.clear()
+        self.invalidate()
         self._buckets = {
             key: bucket
             for key, bucket in self._buckets.items()

@@ -7,7 +7,7 @@ from opentalos.catalog.tables.table import StreamState, Table, encode_table
 from opentalos.catalog.topics.change import check_text
 from opentalos.catalog.topics.topic import Topic
 from opentalos.model.errors import NotSupported, SizeExceeded, ValidationFailed
-from opentalos.model.limits import SdsLimits
+from opentalos.model.sds_limits import SdsLimits
 from opentalos.model.table import AppRight, TableSpec, TableState, WhenFull
 
 IDENTIFIER_CHARS_MAX = 128

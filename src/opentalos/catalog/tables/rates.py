@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from opentalos.catalog.quota.throttle import DELAY_MIN_S, Bucket, charge, refund, reject
 from opentalos.catalog.tables.table import Table
-from opentalos.model.limits import SdsLimits
+from opentalos.model.sds_limits import SdsLimits
 
 TABLES_MAX = 10_000  # with buckets in memory; beyond it all are dropped
 

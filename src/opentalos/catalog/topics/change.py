@@ -164,7 +164,8 @@ def check_partitions(partitions: int, limits: TopicLimits) -> None:
     """Raises: InvalidTopicParams."""
     if not 1 <= partitions <= limits.partitions_max:
         raise InvalidTopicParams(
-            f"partitionNumber must be 1 to {limits.partitions_max}, not {partitions}"
+            f"partitionNumber must be 1 to {limits.partitions_max} ([topic] partitions_max), "
+            f"not {partitions}"
         )
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from opentalos.gateway.http.exchange import Exchange
 
 PATH_CHARS_MAX = 200
-_STATUS = slice(9, 12)  # of a reply's head: "HTTP/1.1 404 ..."
+_STATUS, _STATUS_END = 9, 12  # of a reply's head: "HTTP/1.1 404 ..."
 
 _log = logging.getLogger("opentalos.access")
 
@@ -53,7 +53,7 @@ class Traffic:
             "peer": peer,
             "method": exchange.method.decode("latin-1"),
             "path": exchange.path[:PATH_CHARS_MAX].decode("latin-1"),
-            "status": head[_STATUS].decode("latin-1"),
+            "status": head[_STATUS:_STATUS_END].decode("latin-1"),
             "ms": round((time.perf_counter() - exchange.started_s) * 1000, 1),
         }
         if not exchange.failure:

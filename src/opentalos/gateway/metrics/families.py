@@ -37,6 +37,7 @@ class ServerCollector:
         yield from _sds_calls(sources)
         yield from _messages(sources, figures)
         yield from _log(figures)
+        yield from _log_now(figures)
         yield from _metering(figures)
         yield from _groups(figures)
         yield from _tables(figures)
@@ -149,7 +150,7 @@ def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:
 
 
 def _log(figures: Figures) -> Iterator[Metric]:
-    log, now = figures.log, figures.log_now
+    log = figures.log
     yield _counter("log_commits", "Group commits.", log.commits)
     yield _counter("log_blocks", "Committed message blocks.", log.blocks)
     yield _counter("log_bytes", "Bytes written to logs.", log.bytes)
@@ -158,6 +159,9 @@ def _log(figures: Figures) -> Iterator[Metric]:
     yield _histogram("log_commit_duration_seconds", text, log.commit_s)
     for name, text, value in (
         ("commit_failures", "Failed commits.", log.commit_failures),
+        ("isolated", "Blocks rejected because their commits fail also alone.", log.isolated),
+        ("hung_commits", "Commits given up because they hung.", log.hung_commits),
+        ("overdue", "Puts answered after commit_deadline_s without the storage.", log.overdue),
         ("openings", "Partitions opened for writing.", log.openings),
         ("recoveries", "Partitions reopened after a failure.", log.reopens),
         ("rolls", "Segments rolled because of size or age.", log.rolls),
@@ -166,19 +170,47 @@ def _log(figures: Figures) -> Iterator[Metric]:
         ("duplicates", "Duplicate blocks, not stored again.", log.duplicates),
         ("corruptions", "Corruptions found in logs.", log.corrupt),
         ("truncations", "Flushed logs that lost their end in a power failure.", log.truncated),
+        ("tail_cuts", "Incomplete last groups that crashes left, cut off.", log.tails_cut),
+        ("end_marks", "Witnesses written behind the last commit of idle partitions.",
+         log.end_marks),
+        ("scrubbed_bytes", "Bytes of sealed segments read to verify them.", log.scrubbed_bytes),
+        ("scrubbed_segments", "Sealed segments verified.", log.scrubbed_segments),
+        ("scrub_passes", "Passes over all sealed segments.", log.scrub_passes),
         ("segments_dropped", "Segments deleted by retention.", log.segments_dropped),
+        ("merges", "Runs of small segments merged into one.", log.merges),
+        ("segments_merged", "Segments that were merged.", log.segments_merged),
+        ("merge_failures", "Merges that failed; nothing was changed.", log.merge_failures),
         ("retention_standing", "Retention passes skipped because the clock is not trusted.",
          log.retention_standing),
+        ("share_refusals", "Puts rejected because their tenant or topic holds its share.",
+         log.refused_share),
         ("full_refusals", "Puts rejected because the storage is full.", log.refused_full),
+        ("manifest_full_refusals", "Openings rejected because a partition has too many segments.",
+         log.refused_manifest_full),
         ("waiter_failures", "Defects: put completions that raised.", log.waiter_failures),
     ):  # fmt: skip
         yield _counter(f"log_{name}", text, value)
+
+
+def _log_now(figures: Figures) -> Iterator[Metric]:
+    log, now = figures.log, figures.log_now
     reads = {"hit": log.cache_hits, "miss": log.cache_misses}
     yield _labelled(
         "tail_cache_reads", "Reads by whether the tail cache had the blocks.", "result", reads
     )
     yield _gauge("tail_cache_bytes", "Bytes in the tail cache.", now.cache_bytes)
     yield _gauge("tail_cache_max_bytes", "Maximum bytes in the tail cache.", now.cache_bytes_max)
+    yield _gauge("log_damaged_segments", "Sealed segments found damaged.", now.damaged_segments)
+    yield _gauge(
+        "clock_disagreement_seconds",
+        "How far the wall clock is ahead of the time this server knows; negative: behind.",
+        now.clock_disagreement_s,
+    )
+    yield _gauge(
+        "retention_paused",
+        "1 while nothing is deleted by age, because the clock is in doubt.",
+        int(bool(now.clock_doubt)),
+    )
     yield _gauge("log_pending_bytes", "Bytes waiting for commit.", now.pending_bytes)
     yield _gauge("log_lanes", "Active commit lanes.", now.lanes)
     yield _gauge(
@@ -186,6 +218,11 @@ def _log(figures: Figures) -> Iterator[Metric]:
     )
     yield _gauge("log_partitions", "Partitions in memory.", now.partitions)
     yield _gauge("log_open_partitions", "Partitions open for writing.", now.open_partitions)
+    yield _gauge(
+        "log_open_partitions_max",
+        "Open partitions above which idle ones are sealed.",
+        now.open_partitions_max,
+    )
     yield _gauge("storage_free_bytes", "Free space of the storage.", now.space_left_bytes)
     yield _gauge("storage_full", "1 while puts are rejected because the storage is full.", now.full)
 
@@ -289,6 +326,10 @@ def _process(process: ProcessFigures) -> Iterator[Metric]:
     yield _counter("loop_blocked_seconds", text, process.loop_blocked_s)
     text = "Longest time that the event loop was blocked."
     yield _gauge("loop_blocked_longest_seconds", text, process.loop_blocked_longest_s)
+    text = "threads that the system refused to start"
+    yield _counter("thread_start_failures", text, process.thread_start_failures)
+    text = "checks, one a second, that found no free descriptor"
+    yield _counter("descriptors_exhausted", text, process.descriptors_exhausted)
     if process.tls_expires_s:
         text = "Expiry of the certificate in use."
         yield _gauge("tls_certificate_expiry_timestamp_seconds", text, process.tls_expires_s)

@@ -18,6 +18,8 @@ class ProcessFigures:
     loop_blocked_longest_s: float
     tls_reloads: int
     tls_reload_failures: int
+    thread_start_failures: int
+    descriptors_exhausted: int  # checks, one a second
     tls_expires_s: float  # Unix time; 0: no certificate
 
 

@@ -74,6 +74,7 @@ FORMS: dict[type[TalosError], Form] = {
     errors.ExcessivePending: _PENDING,
     errors.ThrottleRejected: Form(35),
     errors.StorageFull: _PENDING,
+    errors.ManifestFull: _PENDING,
     errors.DeadlinePassed: Form(33),
     errors.StoreUnavailable: _NOT_SERVING,
     errors.RecoveryStuck: _NOT_SERVING,

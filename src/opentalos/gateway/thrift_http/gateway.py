@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from opentalos.broker.broker import Broker
-from opentalos.broker.messaging.messages import GetQuery, GetResult, PutTarget
+from opentalos.broker.messaging.messages import GetQuery, GetResult
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
@@ -25,7 +25,6 @@ from opentalos.gateway.thrift_http.replies import (
 )
 from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.identity import Principal
-from opentalos.model.message import UNKNOWN_OFFSET
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.metrics.latency import Latency
 from opentalos.wire.thrift import hot
@@ -132,25 +131,19 @@ class ThriftGateway:
     def _put(self, exchange: Exchange, caller: Principal, put: hot.HotPut) -> None:
         self.puts += 1
         exchange.timed = self.put_s
-        seqid, sequence_id = put.seqid, put.sequence_id
-
-        def answer(base_offset: int, error: TalosError | None) -> None:
-            if error is None:
-                transferred = bool(exchange.forwarder)
-                reply = hot.put_reply(seqid, sequence_id, base_offset, transferred=transferred)
-                exchange.reply(_COMPACT_OK, reply)
-            else:
-                again = partial(self._put_again, exchange, caller, put)
-                self._hot_error(exchange, _hot_form(_PUT, seqid), error, again)
-
-        exchange.late = partial(answer, UNKNOWN_OFFSET)
+        waiting = _WaitingPut(self, exchange, caller, put)
+        exchange.late = waiting.late
         try:
-            target = PutTarget(put.resource, put.partition, put.deadline_ms)
-            self._messages.put(caller, target, (put.block,), answer)
+            self._messages.put(caller, put, (put.block,), waiting.answer)
         except TalosError as error:
-            answer(UNKNOWN_OFFSET, error)
+            self._put_failed(waiting, error)
         except Exception as error:
-            self._tasks.broken(exchange, _hot_form(_PUT, seqid), error)
+            self._tasks.broken(exchange, _hot_form(_PUT, put.seqid), error)
+
+    def _put_failed(self, waiting: "_WaitingPut", error: TalosError) -> None:
+        exchange, put = waiting.exchange, waiting.put
+        again = partial(self._put_again, exchange, waiting.caller, put)
+        self._hot_error(exchange, _hot_form(_PUT, put.seqid), error, again)
 
     async def _put_again(self, exchange: Exchange, caller: Principal, put: hot.HotPut) -> None:
         """The same put in a task, once this server knows better what it serves."""
@@ -161,8 +154,7 @@ class ThriftGateway:
             if not done.done():
                 done.set_result((base_offset, error))
 
-        target = PutTarget(put.resource, put.partition, put.deadline_ms)
-        self._messages.put(caller, target, (put.block,), answer)
+        self._messages.put(caller, put, (put.block,), answer)
         base_offset, error = await done
         if error is not None:
             raise error
@@ -261,6 +253,31 @@ class ThriftGateway:
     async def drain(self, timeout_s: float) -> None:
         """Wait for calls under way, then cancel those that hang."""
         await self._tasks.drain(timeout_s)
+
+
+class _WaitingPut:
+    """A put between its request and its reply: half the objects of a closure, and no cells."""
+
+    __slots__ = ("_gateway", "caller", "exchange", "put")
+
+    def __init__(
+        self, gateway: ThriftGateway, exchange: Exchange, caller: Principal, put: hot.HotPut
+    ) -> None:
+        self._gateway, self.exchange, self.caller, self.put = gateway, exchange, caller, put
+
+    def answer(self, base_offset: int, error: TalosError | None) -> None:
+        """What the log calls once."""
+        if error is not None:
+            self._gateway._put_failed(self, error)
+            return
+        exchange, put = self.exchange, self.put
+        transferred = bool(exchange.forwarder)
+        reply = hot.put_reply(put.seqid, put.sequence_id, base_offset, transferred=transferred)
+        exchange.reply(_COMPACT_OK, reply)
+
+    def late(self, error: TalosError) -> None:
+        """It takes too long."""
+        self._gateway._put_failed(self, error)
 
 
 def _hot_form(method: MethodSpec, seqid: int) -> CallForm:

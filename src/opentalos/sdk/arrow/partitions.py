@@ -58,7 +58,7 @@ def rows_by_partition(chosen: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[
 
 
 def _by_bytes(column: Any, partitions: int) -> NDArray[np.int64] | None:
-    """The partitions of all keys at once, by Java's hash code as in ``model.partition_key``.
+    """The partitions of all keys at once, by Java's hash code as in ``model.message``.
 
     None: a key is too long for this to pay off, or not ASCII.
     """

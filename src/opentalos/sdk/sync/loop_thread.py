@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeVar
 
-from opentalos.sdk.errors import ClientClosed, TalosError
+from opentalos.sdk.errors import ClientClosed, ConnectFailed, TalosError
 
 _T = TypeVar("_T")
 _Owner = TypeVar("_Owner")
@@ -36,11 +36,20 @@ class LoopThread:
         self._open: dict[int, tuple[Any, Callable[[Any], Coroutine[Any, Any, None]]]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except (RuntimeError, MemoryError) as error:
+            self.loop.close()
+            raise ConnectFailed(
+                f"cannot start thread {name}: {error}; raise the limit of processes (ulimit -u)"
+            ) from error
 
     @classmethod
     def shared(cls) -> "LoopThread":
-        """The loop thread of this process, started by the first call."""
+        """The loop thread of this process, started by the first call.
+
+        Raises: ConnectFailed: the system gives no thread now; a later call tries again.
+        """
         found = cls._shared
         if found is not None and found.here:
             return found

@@ -4,6 +4,7 @@ Hand-written: a put takes a lock and appends, without entering the event loop. T
 the loop thread, callbacks in a thread of this producer.
 """
 
+import asyncio
 import logging
 import os
 import random
@@ -29,6 +30,7 @@ from opentalos.sdk.sync.loop_thread import LoopThread
 CALLBACKS_S_MAX: Final = 5.0  # close waits this long for callbacks to return
 
 _log = logging.getLogger("opentalos.sdk.producer")
+_START_RETRY_S = 1.0  # between tries to start the thread of callbacks
 
 
 class TalosProducer:
@@ -275,11 +277,20 @@ class _Callbacks:
             self._accumulator.finish(batch)
             return
         self._queue.put((batch, base_offset, error))
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name="opentalos-sdk-callbacks", daemon=True
-            )
-            self._thread.start()
+        self._start()
+
+    def _start(self) -> None:
+        """On the loop. What is queued waits for a thread if the system gives none now."""
+        if self._thread is not None:
+            return
+        thread = threading.Thread(target=self._run, name="opentalos-sdk-callbacks", daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:
+            _log.error("cannot start the thread of producer callbacks, retrying: %s", error)
+            asyncio.get_running_loop().call_later(_START_RETRY_S, self._start)
+        else:
+            self._thread = thread
 
     def close(self) -> None:
         """Stop the thread after the callbacks that are queued."""

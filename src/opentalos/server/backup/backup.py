@@ -29,7 +29,9 @@ from opentalos.server.backup.folder import (
 from opentalos.server.config import Config
 from opentalos.server.stores import LOG_FOLDER, META_FILE, ROWS_FILE, local_path
 
-ATTEMPTS_MAX: Final = 8  # an attempt fails if a file is removed after the databases were copied
+# An attempt fails if a file is removed after the databases were copied, by retention or a merge.
+STUCK_ATTEMPTS_MAX: Final = 8  # in a row that copied no further segment
+ATTEMPTS_MAX: Final = 1_000
 _PLAIN: Final = ("format.json", "server.key", "root.key")  # written once
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in total
@@ -69,11 +71,16 @@ class _Backup:
 
     def run(self) -> Contents:
         """Copy; start again with the databases while files disappear."""
+        stuck = 0
         for _ in range(ATTEMPTS_MAX):
+            copied = len(self._sealed)
             try:
                 return self._attempt()
             except FileNotFoundError as error:
                 missing = error.filename
+            stuck = stuck + 1 if len(self._sealed) == copied else 0
+            if stuck == STUCK_ATTEMPTS_MAX:
+                break
         raise CorruptLog(f"cannot back up: {missing} is missing, although the records name it")
 
     def _attempt(self) -> Contents:

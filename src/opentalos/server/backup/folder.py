@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 
-from opentalos.adapters.local.disk import sync_directory
+from opentalos.adapters.durable_files import make_directories, sync_directory
 from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
     ConfigError,
@@ -55,7 +55,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         raise ConfigError(f"{target} already exists and is not empty; name another folder")
     folder = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(target.parent.absolute())
         folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         yield folder
         for parent, _, _ in os.walk(folder):

@@ -170,7 +170,9 @@ class BedPeers:
 class Server:
     """One broker in its own process."""
 
-    def __init__(self, bed: "ClusterBed", name: str, address: str, limits: ClusterLimits) -> None:
+    def __init__(
+        self, bed: "ClusterBed", name: str, address: str, limits: ClusterLimits, drain_s: float
+    ) -> None:
         self.bed, self.name, self.address = bed, name, address
         self.process: SimulatedProcess = bed.loop.process(name)
         self.meta, self.files = SessionMeta(bed.storage), SlowFiles(bed.storage)
@@ -182,6 +184,7 @@ class Server:
             secret_box=PlainBox(),
             incarnation=f"{name}.{bed.starts}",
             cluster=limits,
+            drain_s=drain_s,
             log=LOG,
         )
         self.broker: Broker = open_broker(
@@ -279,9 +282,11 @@ class ClusterBed:
         self.starts = 0
         self._meta = MemoryMetaStore(self.storage)
 
-    async def server(self, name: str, address: str = "", **limits: Any) -> Server:
+    async def server(
+        self, name: str, address: str = "", drain_s: float = 0.0, **limits: Any
+    ) -> Server:
         """Open and start a broker."""
-        server = Server(self, name, address or f"{name}:1", replace(LIMITS, **limits))
+        server = Server(self, name, address or f"{name}:1", replace(LIMITS, **limits), drain_s)
         self.servers[name] = server
         return await server.start()
 

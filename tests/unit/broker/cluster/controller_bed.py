@@ -109,6 +109,18 @@ class Member:
     async def stop(self, wait_s: float = 20.0) -> None:
         """A graceful stop before a restart."""
         await self.announce(LeavingKind.RESTART, wait_s)
+        await self.end()
+
+    async def take_back(self) -> None:
+        """It serves again: the announcement goes."""
+        path = leaving_path(self.name)
+        await self.state.leaving.refresh(path)
+        found = self.state.leaving.get(path)
+        assert found is not None
+        await self.state.leaving.remove(path, found)
+
+    async def end(self) -> None:
+        """The end of a graceful stop."""
         self.bed.peers.refusing.add(self.record.address)
         await self.process.create_task(self.controller.close())
         await self.process.create_task(self.meta.close())
@@ -154,6 +166,14 @@ class ControllerBed:
     def moving(self) -> list[str]:
         """Sources of the moves under way."""
         return [name for record in self.records().values() for name in record.moved_from.values()]
+
+    def lent(self) -> Mapping[PartitionKey, str]:
+        """Partitions that return to a restarting server."""
+        return {
+            PartitionKey(uuid, int(partition)): lender
+            for uuid, record in self.records().items()
+            for partition, lender in record.lent.items()
+        }
 
     def records(self) -> Mapping[str, AssignmentRecord]:
         """Assignment by topic uuid."""

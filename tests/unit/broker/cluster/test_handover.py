@@ -9,7 +9,7 @@ import pytest
 from tests.unit.broker.cluster.cluster_bed import ClusterBed, Server, in_cluster
 
 from opentalos.broker.values import Topic
-from opentalos.log.partition.jobs import drop, seal
+from opentalos.log.partition.jobs import seal
 from opentalos.model.errors import NotOwner, OutcomeUnknown, PartitionNotServing, TalosError
 from opentalos.model.message import ProducerStamp
 
@@ -256,8 +256,6 @@ def test_a_file_that_the_new_owner_dropped_is_not_called_corrupt(run: Run) -> No
             b.broker.context.log._context.limits, delete_grace_s=0.0
         )
         await b.put(topic, b"y")
-        mine = next(iter(b.broker.context.log._partitions.values())).writer
-        await b.run(lambda: mine.run(partial(drop, mine, 1)))
         bed.clock.now_ms += 1
         await b.run(lambda: b.broker.context.log.upkeep._delete_due(bed.loop.time() + 1))
         log.writer.tail.clear()  # else memory answers
@@ -330,5 +328,25 @@ def test_a_partition_that_returns_at_once_is_sealed_first(run: Run) -> None:
         await a.put(topic, b"4")
         assert await a.payloads(topic) == [b"1", b"2", b"3", b"4"]
         assert not a.files.recovered
+
+    run(scenario)
+
+
+def test_an_empty_partition_has_no_end_by_time_alone(run: Run) -> None:
+    """A server that does not know that it lost the partition must not call it empty later."""
+
+    async def scenario(bed: ClusterBed) -> None:
+        a, b, topic = await two_servers(bed)
+        assert not await a.payloads(topic)
+        follow = a.cluster.state.assignments.task
+        assert follow is not None
+        follow.cancel()  # its watch never catches up
+        await bed.assign(topic.uuid, ["b"])
+        await asyncio.sleep(20)
+        await b.put(topic, b"1")
+        log = next(iter(a.broker.context.log._partitions.values()))
+        reading = a.run(lambda: log.read(0, messages_max=1, bytes_max=100))
+        with pytest.raises(PartitionNotServing):
+            await reading
 
     run(scenario)

@@ -199,6 +199,21 @@ def test_weights_are_proposed_from_past_traffic_and_change_nothing() -> None:
     in_control(scenario)
 
 
+def test_weights_proposed_during_a_loan_are_those_proposed_before() -> None:
+    """The traffic of what is lent belongs to its lender, which takes it back soon."""
+
+    async def scenario(bed: ControllerBed) -> None:
+        service = (await open_services(bed))[0]
+        day = {key: 10**9 // (key.partition + 1) ** 2 for key in bed.owners()}
+        before = await service.propose_weights(ADMIN, [day], 20)
+        await bed.members["b"].announce(LeavingKind.LEND)
+        await bed.until(lambda: "b" not in bed.owners().values() and not bed.moving(), 5)
+        meanwhile = await service.propose_weights(ADMIN, [day], 20)
+        assert meanwhile.proposal == before.proposal
+
+    in_control(scenario)
+
+
 def test_only_a_service_administrator_sees_or_changes_the_cluster() -> None:
     async def scenario(bed: ControllerBed) -> None:
         service, *_ = await open_services(bed)

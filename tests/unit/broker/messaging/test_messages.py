@@ -105,13 +105,14 @@ class Bench:
     def __init__(self) -> None:
         self.log, self.handle, self.topic = Log(), Handle(), topic()
         self.denied: TalosError | None = None
-        self.decisions = 0
+        self.decisions = self.handles = 0
         self.answers: list[TalosError | None] = []
+        self.throttle = SimpleNamespace(handle=self.handle_of, version=0)
         context: Any = SimpleNamespace(
             config=SimpleNamespace(message=LIMITS, quota=QuotaLimits(throttled_bytes_max=15)),
             clock=SimpleNamespace(wall_ms=lambda: NOW_MS),
             topics=SimpleNamespace(by_resource=lambda resource: self.topic),
-            throttle=SimpleNamespace(handle=lambda *_: self.handle),
+            throttle=self.throttle,
             topic=self.decide,
             partition_log=lambda *_: self.log,
             ownership=SingleServerOwnership("host:1"),
@@ -124,6 +125,10 @@ class Bench:
         if self.denied is not None:
             raise self.denied
         return self.topic
+
+    def handle_of(self, *_: object) -> Handle:
+        self.handles += 1
+        return self.handle
 
     def put(self, *blocks: MessageBlock, partition: int = 0, deadline_ms: int = 0) -> None:
         to = PutTarget("alice#t#1", partition, deadline_ms)
@@ -213,6 +218,18 @@ async def test_a_passed_deadline_is_not_done(bench: Bench) -> None:
     with pytest.raises(DeadlinePassed):
         bench.put(block(), deadline_ms=NOW_MS - 1)
     assert len(bench.log.appended) == 1
+
+
+async def test_a_known_route_has_its_rate_handle_until_quotas_change(bench: Bench) -> None:
+    bench.put(block())
+    bench.put(block())
+    assert (bench.decisions, bench.handles) == (1, 1)
+    bench.handle, former = Handle(), bench.handle
+    bench.throttle.version += 1
+    bench.put(block())
+    assert (bench.decisions, bench.handles) == (1, 2), "a quota decides nothing about access"
+    assert bench.handle.put_bytes == len(b"payload"), "the former limits are still charged"
+    assert former.put_bytes == 2 * len(b"payload")
 
 
 async def test_a_put_over_its_rate_is_throttled_within_a_bound_then_rejected(bench: Bench) -> None:

@@ -248,7 +248,7 @@ async def test_the_services_own_topics_are_not_metered(metered: Metered) -> None
 async def test_a_full_disk_is_emptied_again(metered: Metered) -> None:
     await metered.put(1)
     log = metered.broker.context.log
-    log._context.note_full()
+    log._context.note_space(0)
     with pytest.raises(StorageFull):
         await metered.put(1)
     metered.minute()

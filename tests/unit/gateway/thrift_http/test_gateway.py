@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opentalos.broker.messaging.messages import GetQuery, GetResult, PutTarget
+from opentalos.broker.messaging.messages import GetQuery, GetResult, Target
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http.gateway import ADMIN_BODY_BYTES_MAX, ThriftGateway
 from opentalos.gateway.thrift_http.handlers.context import CallContext
@@ -40,7 +40,7 @@ class Messages:
     """Keeps puts with their waiters; raises or returns what a test sets."""
 
     def __init__(self) -> None:
-        self.puts: list[tuple[PutTarget, Sequence[MessageBlock]]] = []
+        self.puts: list[tuple[Target, Sequence[MessageBlock]]] = []
         self.waiters: list[Callable[[int, TalosError | None], None]] = []
         self.error: TalosError | None = None
         self.cached: GetResult | None = None
@@ -163,7 +163,7 @@ def result(reply: Reply, method: str, protocol: ThriftProtocol = COMPACT) -> Any
 def test_a_put_is_answered_when_its_waiter_says_durable(bench: Bench) -> None:
     _, connection = bench.send(put_body())
     ((to, blocks),) = bench.messages.puts
-    assert to == PutTarget("alice#t#1", 3, 0)
+    assert (to.resource, to.partition, to.deadline_ms) == ("alice#t#1", 3, 0)
     assert [(b.payload, b.messages, b.principal) for b in blocks] == [(b"payload", 2, 7)]
     assert connection.replies == []
     bench.messages.waiters[0](5, None)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opentalos.model import partition_key
+from opentalos.model import message
 from opentalos.sdk.arrow.partitions import NO_PARTITION, partitions_of, rows_by_partition
 from opentalos.sdk.core.producer.partitioner import partition_of
 
@@ -21,7 +21,7 @@ def test_a_column_of_keys_is_hashed_as_one_key_is(
 ) -> None:
     column = pa.array([*["before"] * skipped, *keys], pa.string()).slice(skipped)
     wanted = [
-        NO_PARTITION if key is None else partition_key.partition_of(key, partitions) for key in keys
+        NO_PARTITION if key is None else message.partition_of(key, partitions) for key in keys
     ]
     assert partitions_of(column, partition_of, partitions).tolist() == wanted
 

@@ -7,7 +7,7 @@ replaced can only cause moves.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from opentalos.broker.cluster.control.failure_detector import FailureDetector
@@ -17,6 +17,7 @@ from opentalos.broker.cluster.records import LEADER, Leader, ServerRecord, encod
 from opentalos.broker.cluster.state import ClusterState, leaving_path, server_path
 from opentalos.model.errors import AlreadyExists, TalosError
 from opentalos.model.limits import ClusterLimits
+from opentalos.model.message import PartitionKey
 from opentalos.placement.plan import plan
 from opentalos.placement.ring import by_sector
 from opentalos.placement.values import Nodes, Policy, Situation
@@ -32,6 +33,9 @@ RETRY_S = 0.25  # after a turn that failed
 FAILED_S = 5.0  # after an unexpected failure: time for another server to lead
 PACE_S = 0.02  # between two turns, so that simultaneous changes are planned together
 RESIGN_S = 1.0
+# After an outage of the coordination the sessions of all servers may have ended. They serve on, so
+# nothing is taken over from one that is not back for this time, unless its port refuses.
+RETURN_S = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,8 @@ class Controller:
         self._woken = asyncio.Event()
         self._changed = False  # something that a plan depends on
         self._plan_at_s = float("-inf")  # a plan may change by itself then
+        self._return_s = 0.0  # until then those that were known are expected
+        self._known: Mapping[str, ServerRecord] | None = None  # when coordination went away
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -142,7 +148,15 @@ class Controller:
         """Do what is due; seconds until the next turn. Raises: TalosError: repeat soon."""
         if not self._steady(self._context.session()):
             self.detector.follow(())
+            if self._known is None:
+                # Those that did not return yet since the last interruption are still expected.
+                self._known = {**self._state.expected(), **self._state.live()}
+                self._state.expect(self._known, float("inf"))
             return RETRY_S
+        if self._known is not None:
+            now_s = asyncio.get_running_loop().time()
+            self._state.expect(self._known, now_s + RETURN_S)
+            self._known, self._return_s, self._changed = None, now_s + RETURN_S, True
         leader = self._state.leader
         if leader is None or not await self._is_there(leader):
             await self._stand()
@@ -210,8 +224,18 @@ class Controller:
         state, publication = self._state, self.publication
         now_s = asyncio.get_running_loop().time()
         live = state.live()
+        expected = state.expected()
         self.detector.follow(
-            record for name, record in live.items() if name != self._context.me.name
+            record
+            for name, record in (*expected.items(), *live.items())
+            if name != self._context.me.name
+        )
+        self._roster.expect(
+            {
+                name: self._return_s
+                for name, record in expected.items()
+                if not self.detector.dead(record)
+            }
         )
         published = publication.moved_from()
         if not self._changed and not published and now_s < self._plan_at_s:
@@ -220,10 +244,9 @@ class Controller:
         if not self._changed and moving == published and now_s < self._plan_at_s:
             return MOVING_INTERVAL_S
         self._changed = False
-        alive = {name: server for name, server in live.items() if not self.detector.dead(server)}
-        for name in sorted({*publication.owners().values()} - {*alive, ""}):
-            # The absence came by another watch; whether it was announced needs a fresh read.
-            await state.leaving.refresh(leaving_path(name))
+        lent = publication.lent()
+        await self._refresh_absent({*publication.owners().values(), *lent.values()} - {""}, lent)
+        alive = self._alive()
         leaving = [record for _, record in state.leaving.items()]
         candidates = self._roster.look(now_s, alive, leaving)
         if not alive:
@@ -236,6 +259,7 @@ class Controller:
             moved_from=moving,
             ring=state.ring.servers if state.ring else {},
             weights=self._weights(),
+            lent=publication.lent(),  # read at the same time as the owners
         )
         assignment = plan(situation, self._policy)
         began = (publication.takeovers, publication.planned_moves)
@@ -253,6 +277,18 @@ class Controller:
         if assignment.moved_from:
             return MOVING_INTERVAL_S
         return max(0.0, min(INTERVAL_S, self._plan_at_s - now_s))
+
+    def _alive(self) -> Mapping[str, ServerRecord]:
+        live = self._state.live()
+        return {name: server for name, server in live.items() if not self.detector.dead(server)}
+
+    async def _refresh_absent(self, names: Set[str], lent: Mapping[PartitionKey, str]) -> None:
+        """An absence came by another watch; whether it was announced needs a fresh read."""
+        lenders = {*lent.values()}
+        for name in sorted(names - self._alive().keys()):
+            await self._state.leaving.refresh(leaving_path(name))
+            if name in lenders:  # it may be back, which is seen after its announcement went
+                await self._state.servers.refresh(server_path(name))
 
     def _weights(self) -> Mapping[str, Nodes]:
         """The configured weights; an invalid one is ignored."""

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ T = TypeVar("T")
 WRITES_AT_ONCE = 32
 RECENT_MAX = 200  # moves remembered for the status
 FEWER_KEPT_S = 5.0  # a topic or partition that this server misses may only be not yet known here
-SEALED_AFTER_S = 0.3  # a former owner has heard of the move by then
+SEALED_AFTER_S = 0.1  # a former owner has heard of the move by then
 SLACK_S = 0.5  # beyond the time that a new owner waits
 
 
@@ -49,7 +50,7 @@ class Publication:
         self._turns = asyncio.Semaphore(WRITES_AT_ONCE)
         self._fewer_since_s: dict[str, float] = {}  # topics that seem to have become smaller
         self._kept: set[str] = set()  # those of them that may only be not yet known here
-        self._moving_since_s: dict[PartitionKey, float] = {}
+        self._moving_since_s: dict[tuple[PartitionKey, str], float] = {}  # by source as well
         self.recent: deque[Move] = deque(maxlen=RECENT_MAX)
         self.planned_moves = 0
         self.takeovers = 0
@@ -68,6 +69,14 @@ class Publication:
             PartitionKey(uuid, int(partition)): source
             for uuid, record in self._records()
             for partition, source in record.moved_from.items()
+        }
+
+    def lent(self) -> Mapping[PartitionKey, str]:
+        """Partitions that a restarting server takes back, with its name."""
+        return {
+            PartitionKey(uuid, int(partition)): lender
+            for uuid, record in self._records()
+            for partition, lender in record.lent.items()
         }
 
     def partitions(self, topics: Iterable[tuple[str, int]], now_s: float) -> Sequence[PartitionKey]:
@@ -97,12 +106,14 @@ class Publication:
     async def unfinished(self, now_s: float, wait_s: float) -> Mapping[PartitionKey, str]:
         """Planned moves whose former owner has not sealed yet, for at most ``wait_s``."""
         moving = self.moved_from()
-        since_s = {key: self._moving_since_s.get(key, now_s) for key in moving}
+        # A move that ended may be followed at once by another one of the same partition.
+        since_s = {move: self._moving_since_s.get(move, now_s) for move in moving.items()}
         self._moving_since_s = since_s
-        old = [key for key in moving if now_s >= since_s[key] + SEALED_AFTER_S]
-        over = await self._bounded(self._sealed(key, moving[key]) for key in old)
+        began_s = {key: at_s for (key, _), at_s in since_s.items()}
+        old = [key for key in moving if now_s >= began_s[key] + SEALED_AFTER_S]
+        over = await self._bounded(partial(self._sealed, key, moving[key]) for key in old)
         ended = {key for key, sealed in zip(old, over, strict=True) if sealed is True}
-        ended |= {key for key in old if now_s >= since_s[key] + wait_s + SLACK_S}
+        ended |= {key for key in old if now_s >= began_s[key] + wait_s + SLACK_S}
         return {key: source for key, source in moving.items() if key not in ended}
 
     async def publish(self, assignment: Assignment) -> None:
@@ -119,28 +130,31 @@ class Publication:
             if record is not None:
                 yield uuid, record
 
-    def _writes(self, assignment: Assignment) -> Iterator[Coroutine[None, None, object]]:
+    def _writes(self, assignment: Assignment) -> Iterator[Callable[[], Awaitable[object]]]:
         ring = self._state.ring
         if ring is None or ring.servers != assignment.ring:
-            after = RingRecord(number=ring.number + 1 if ring else 1, servers=assignment.ring)
-            yield self._put(self._state.control, RING, ring, after)
+            turned = RingRecord(number=ring.number + 1 if ring else 1, servers=assignment.ring)
+            yield partial(self._put, self._state.control, RING, ring, turned)
         owners: dict[str, list[str]] = {}
         for key, owner in assignment.owners.items():
             owners.setdefault(key.topic_uuid, []).append(owner)
-        moving: dict[str, dict[str, str]] = {}
-        for key, source in assignment.moved_from.items():
-            moving.setdefault(key.topic_uuid, {})[str(key.partition)] = source
+        moving, lent = _by_topic(assignment.moved_from), _by_topic(assignment.lent)
         for uuid, former in list(self._records()):
             if uuid not in owners and uuid not in self._kept:
-                yield self._remove(uuid, former)
+                yield partial(self._remove, uuid, former)
         for uuid, names in owners.items():
             before, moves = self._state.assignment(uuid), moving.get(uuid, {})
+            loans = lent.get(uuid, {})
             if before is not None and uuid in self._kept:
                 names += before.owners[len(names) :]
-            if before is None or (before.owners, before.moved_from) != (tuple(names), moves):
-                number = before.number + 1 if before else 1
-                record = AssignmentRecord(number=number, owners=tuple(names), moved_from=moves)
-                yield self._write(uuid, before, record)
+            after = AssignmentRecord(
+                number=before.number + 1 if before else 1,
+                owners=tuple(names),
+                moved_from=moves,
+                lent=loans,
+            )
+            if before is None or before != replace(after, number=before.number):
+                yield partial(self._write, uuid, before, after)
 
     async def _write(
         self, uuid: str, before: AssignmentRecord | None, after: AssignmentRecord
@@ -193,10 +207,18 @@ class Publication:
         return held.manifest.unsealed is None or held.manifest.owner != source
 
     async def _bounded(
-        self, calls: Iterable[Coroutine[None, None, T]]
+        self, calls: Iterable[Callable[[], Awaitable[T]]]
     ) -> Sequence[T | BaseException]:
-        async def turn(call: Coroutine[None, None, T]) -> T:
+        async def turn(call: Callable[[], Awaitable[T]]) -> T:
             async with self._turns:
-                return await call
+                return await call()
 
         return await asyncio.gather(*map(turn, calls), return_exceptions=True)
+
+
+def _by_topic(servers: Mapping[PartitionKey, str]) -> Mapping[str, dict[str, str]]:
+    """Server by partition, as text, of each topic."""
+    found: dict[str, dict[str, str]] = {}
+    for key, server in servers.items():
+        found.setdefault(key.topic_uuid, {})[str(key.partition)] = server
+    return found

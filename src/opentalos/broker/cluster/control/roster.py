@@ -7,6 +7,7 @@ from opentalos.placement.values import Candidate
 
 RESERVED_S_MAX = 600.0  # of any reservation, whatever the server announced
 STOP_S = 60.0  # a server that announced a restart has stopped by then
+_RESTARTS = (LeavingKind.RESTART.value, LeavingKind.LEND.value)
 
 
 class Roster:
@@ -21,6 +22,12 @@ class Roster:
         self._seen: dict[str, tuple[ServerRecord, float]] = {}  # the living, since when
         self._absent: dict[str, float] = {}  # those that leave or left, since when
         self._noted: dict[str, tuple[LeavingRecord, float]] = {}  # announcements, since when
+        self._expected: Mapping[str, float] = {}  # after an outage, until when
+
+    def expect(self, names: Mapping[str, float]) -> None:
+        """Keep what these servers have until the times given: coordination was away, and they
+        serve on until they can register again."""
+        self._expected = names
 
     def look(
         self,
@@ -44,14 +51,17 @@ class Roster:
         }
         self._absent = {name: self._absent.get(name, now_s) for name in noted if name not in alive}
         candidates = {}
-        for name in sorted({*alive, *noted}):
+        for name in sorted({*alive, *noted, *self._expected}):
             record = noted.get(name)
             candidates[name] = Candidate(
                 name=name,
                 alive=name in alive,
                 since_s=self._seen[name][1] if name in alive else now_s,
-                reserved_until_s=self._reserved_until_s(record),
+                reserved_until_s=max(
+                    self._reserved_until_s(record), self._expected.get(name, float("-inf"))
+                ),
                 draining=record is not None and record.kind == LeavingKind.DRAIN.value,
+                lending=record is not None and record.kind == LeavingKind.LEND.value,
             )
         return candidates
 
@@ -62,22 +72,25 @@ class Roster:
     def next_look_s(self, now_s: float) -> float:
         """Loop time at which an announcement may be outdated by itself."""
         times = [absent_s + self._drain_kept_s for absent_s in self._absent.values()]
+        times += self._expected.values()
         times += [since_s + max(record.wait_s, STOP_S) for record, since_s in self._noted.values()]
         return min((time_s for time_s in times if time_s > now_s), default=float("inf"))
 
     def _is_outdated(self, now_s: float, record: LeavingRecord) -> bool:
         seen, absent_s = self._seen.get(record.name), self._absent.get(record.name)
-        if record.kind == LeavingKind.RESTART.value:
+        if record.kind in _RESTARTS:
             if seen is not None:
-                # Still there after all the time it asked for: it did not stop.
+                # Still there after all the time it asked for: it did not stop, or does not serve.
                 noted_s = self._noted[record.name][1] if record.name in self._noted else now_s
                 stayed = now_s >= noted_s + max(record.wait_s, STOP_S)
-                return stayed or seen[0].incarnation != record.incarnation
+                # Whoever lends takes its announcement back itself, once it serves.
+                waits = record.kind == LeavingKind.RESTART.value
+                return stayed or (waits and seen[0].incarnation != record.incarnation)
             return now_s >= self._reserved_until_s(record)
         return absent_s is not None and now_s >= absent_s + self._drain_kept_s
 
     def _reserved_until_s(self, record: LeavingRecord | None) -> float:
-        if record is None or record.kind != LeavingKind.RESTART.value:
+        if record is None or record.kind not in _RESTARTS:
             return float("-inf")
         absent_s = self._absent.get(record.name, float("-inf"))
         return absent_s + min(max(record.wait_s, 0.0), RESERVED_S_MAX)

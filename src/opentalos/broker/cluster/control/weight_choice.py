@@ -42,18 +42,18 @@ class WeightChoice:
         days: Sequence[Mapping[PartitionKey, int]],
         ring: Mapping[str, Sequence[int]],
         kept: Mapping[str, Sequence[int]],
-        partitions: Mapping[str, int],
+        owners: Mapping[PartitionKey, str],
         budget: float,
     ) -> WeightsProposed:
         """Better weights for the servers of ``ring``.
 
         Args: days: bytes per partition, the oldest first. kept: servers that are not on the ring
-        and keep their weight. partitions: of each topic, by uuid. budget: percent of all
+        and keep their weight. owners: the server of every partition. budget: percent of all
         partitions that may move.
         Raises: BadRequest: no traffic or no servers to work with, too many partitions;
             ExcessivePending: another one is being worked out.
         """
-        count = sum(partitions.values())
+        count = len(owners)
         if not 0 <= budget <= 100:
             raise BadRequest(f"a budget of {budget} % is not in 0..100")
         if count > PARTITIONS_MAX or len(days) > DAYS_MAX:
@@ -65,7 +65,7 @@ class WeightChoice:
             raise ExcessivePending("another proposal of weights is being worked out")
         moves_max, self._busy = int(budget * count / 100), True
         try:
-            proposal = await _worked_out(choosing(days, ring, partitions, moves_max))
+            proposal = await _worked_out(choosing(days, ring, owners, moves_max))
         finally:
             self._busy = False
         return WeightsProposed(
@@ -82,27 +82,24 @@ class WeightChoice:
 def choosing(
     days: Sequence[Mapping[PartitionKey, int]],
     ring: Mapping[str, Nodes],
-    partitions: Mapping[str, int],
+    owners: Mapping[PartitionKey, str],
     moves_max: int,
 ) -> Generator[None, None, Proposal]:
     """Better weights for the servers of the ring, from bytes per partition of past days.
 
-    Args: days: the oldest first. partitions: how many each topic of the cluster has, by uuid; one
-    that the days do not name is idle, what they name beside is of topics that are gone.
+    Args: days: the oldest first. owners: the server of every partition of the cluster; one that the
+    days do not name is idle, what they name beside is of topics that are gone.
     Raises: BadRequest: no traffic or no servers to work with.
     """
     expected = expected_traffic(days)
-    keys = (
-        PartitionKey(uuid, number) for uuid, count in partitions.items() for number in range(count)
-    )
-    traffic = {key: expected.get(key, 0) for key in keys}
+    traffic = {key: expected.get(key, 0) for key in owners}
     if not any(expected.values()):
         raise BadRequest("there is no traffic to go by")
     if not any(traffic.values()):
         raise BadRequest("the traffic is of partitions that this cluster does not have")
     if not ring:
         raise BadRequest("no server takes part in the cluster")
-    return (yield from proposing(traffic, ring, moves_max))
+    return (yield from proposing(traffic, ring, owners, moves_max))
 
 
 async def _worked_out(steps: Generator[None, None, Proposal]) -> Proposal:

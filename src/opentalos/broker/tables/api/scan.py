@@ -184,7 +184,7 @@ class TableScan:
         return entry_columns(schema, index, place) if index else key_of(schema, place)
 
     async def _seen(self, scan: _Scan, rows: Sequence[Row]) -> Iterator[_Seen]:
-        now_ms = self._context.clock.wall_ms()
+        now_ms = self._context.log.time.append_ms()
         if scan.query.index:
             return await self._proven(scan, rows, now_ms)
         if scan.query.versions:

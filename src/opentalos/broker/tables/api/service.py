@@ -243,7 +243,7 @@ class TableService:
         unique = list(dict.fromkeys(raw for _, raw in reads))
         rows = await self._access.read(table, lambda: self._access.rows.get(name, unique))
         found = dict(zip(unique, rows, strict=True))
-        now_ms = self._context.clock.wall_ms()
+        now_ms = self._context.log.time.append_ms()
         records = [_record(table, item, found[raw], now_ms) for item, raw in reads]
         return records, sum(bytes_of(found[raw]) for _, raw in reads)
 

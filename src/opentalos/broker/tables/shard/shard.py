@@ -68,7 +68,7 @@ class TableShard:
         self._life = ShardLife()
         self._error: TalosError | None = None  # why it stopped
         self._queue = GroupQueue(self._limits)
-        self._clock = GroupClock(server.context.clock)
+        self._clock = GroupClock(server.context.log.time.append_ms)
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()  # held by each step of the task
         self._view: TableView = view_of(table)

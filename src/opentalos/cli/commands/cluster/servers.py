@@ -144,6 +144,7 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         f"leader {leader}, ring {shown['ring_number']}, "
         f"{counted(shown['partitions'], 'partition')}, "
         f"{shown['unassigned']} unassigned, {len(shown['moving'])} moving"
+        + (f", {shown['lent']} lent" if shown.get("lent") else "")
     )
     heads = ("SERVER", "STATE", "ADDRESS", "WEIGHT", "PARTITIONS", "UP", "COUNTERS")
     yield from aligned([heads, *(_row(server) for server in shown["servers"])])

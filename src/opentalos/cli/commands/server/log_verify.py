@@ -26,39 +26,49 @@ def log() -> None:
 @click.option(
     "--data", metavar="DIR", type=click.Path(file_okay=False), help="Data directory of the server."
 )
+@click.option("--repair", is_flag=True, help="Rebuild side indexes that cannot be used.")
 @with_format
-def verify(config_path: Path | None, data: str | None, output: Output) -> None:
+def verify(config_path: Path | None, data: str | None, repair: bool, output: Output) -> None:
     """Verify every CRC, offset, index and manifest of a server that is stopped.
 
-    Prints one line per problem and exits with status 1 if there are any. A line that begins with
-    "note" describes a leftover of a crash that the next start repairs. Changes nothing.
+    Prints one line per finding. A line without a prefix is damage: bytes are wrong or gone.
+    "rebuildable" is a side index that is missing or wrong; the server does without it, and --repair
+    rebuilds it from its sound segment. "note" is a leftover of a crash that the next start puts
+    right. Without --repair, nothing is changed; with it, nothing but side indexes.
 
-    Example: talos log verify --data /var/lib/opentalos
+    Exit status: 0 no damage, 1 damage, or the logs could not be verified (a line "error: ..." and
+    no summary, for example while the server runs), 2 wrong usage.
+
+    Example: talos log verify --data /var/lib/opentalos --format json
     """
     from opentalos.server.config import load_config
-    from opentalos.server.log_verify import verify_data_directory
+    from opentalos.server.log_verify import Line, verify_data_directory
 
     config = load_config(config_path)
     if data is not None:
         config = config.with_server(data=data)
-    rows: list[dict[str, str]] = []
+    rows: list[dict[str, str | int]] = []
 
-    def report(problem: bool, text: str) -> None:
+    def report(line: Line) -> None:
         if output.form == "text":
-            click.echo(text if problem else f"note: {text}")
+            click.echo(line.text if line.kind == "damage" else f"{line.kind}: {line.text}")
         else:
-            rows.append({"kind": "problem" if problem else "note", "text": text})
+            rows.append(line._asdict())
 
     with Progress("segments") as progress:
-        summary = verify_data_directory(config, report, progress.show)
+        summary = verify_data_directory(config, report, progress.show, repair=repair)
     text = (
         f"checked {counted(summary.partitions, 'partition')}, "
         f"{counted(summary.segments, 'segment')}, {counted(summary.blocks, 'block')}, "
         f"{counted(summary.bytes, 'byte')}: {counted(summary.problems, 'problem')}"
     )
+    if summary.rebuildable:
+        text += f", {counted(summary.rebuildable, 'rebuildable file')}"
+    if summary.repaired:
+        text += f", {counted(summary.repaired, 'rebuilt file')}"
     if output.form == "text":
         click.echo(text)
     else:
-        output.table(("kind", "text"), [*rows, {"kind": "summary", "text": text}])
+        output.table(Line._fields, [*rows, {"kind": "summary", "text": text, **summary._asdict()}])
     if summary.problems:
         sys.exit(1)

@@ -16,8 +16,10 @@ from opentalos.cli.input.times import TIME_HELP, as_time, time_text, unix_ms
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.renamed import add_former_name
 from opentalos.cli.rest_path import rest_path
+from opentalos.model.limits import PARTITIONS_MAX
 
 _COUNT = click.IntRange(1, (1 << 31) - 1)
+_PARTITIONS = click.IntRange(1, PARTITIONS_MAX)
 _LIST_COLUMNS = ("name", "owner", "partitions", "retention_s", "created")
 _STATE_COLUMNS = ("partition", "start", "next", "messages", "bytes")
 _OFFSET_COLUMNS = ("partition", "start", "end", "next")
@@ -77,10 +79,10 @@ add_former_name(topic, "show", describe)
 @click.option(
     "--partitions",
     metavar="N",
-    type=_COUNT,
+    type=_PARTITIONS,
     default=1,
     show_default=True,
-    help="Number of partitions.",
+    help="Number of partitions; the server may allow fewer ([topic] partitions_max).",
 )
 @click.option(
     "--retention",
@@ -178,7 +180,7 @@ add_former_name(topic, "change", alter)
 
 @topic.command("set-partitions")
 @topic_argument
-@click.argument("count", type=_COUNT)
+@click.argument("count", type=_PARTITIONS)
 @with_yes
 @with_format
 @with_server
@@ -187,7 +189,8 @@ def set_partitions(
 ) -> None:
     """Change the number of partitions of TOPIC to COUNT.
 
-    Afterwards keys map to other partitions. Partitions removed by a shrink receive no new messages
+    COUNT is at most 10,000, or what the server allows ([topic] partitions_max). Afterwards keys map
+    to other partitions. Partitions removed by a shrink receive no new messages
     and remain readable until their messages expire.
 
     Example: talos topic set-partitions orders 16

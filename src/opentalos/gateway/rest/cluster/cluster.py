@@ -52,6 +52,7 @@ _STATUS = fields(
     servers=items(_SERVER),
     partitions=integer(),
     unassigned=integer(),
+    lent=integer(),
     moving=items(_MOVE),
     recent=items(_MOVE),
     clustered=boolean("False: a single server."),

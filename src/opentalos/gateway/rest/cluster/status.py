@@ -4,6 +4,7 @@ from opentalos.broker.admin.overview import TopicOverview
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.route import Route
 from opentalos.gateway.rest.routing.schema import (
+    boolean,
     fields,
     integer,
     items,
@@ -29,8 +30,15 @@ _TOPIC = fields(
 async def get_status(call: Call) -> Answer:
     """Topics with sizes, rates and lags."""
     found, more = await call.broker.overview.overview(call.caller)
-    server = call.broker.context.config.server
-    return Answer({"server": server, "topics": list(map(_shown, found)), "more": more})
+    config = call.broker.context.config
+    return Answer(
+        {
+            "server": config.server,
+            "native_commits": config.native_commits,
+            "topics": list(map(_shown, found)),
+            "more": more,
+        }
+    )
 
 
 def _shown(found: TopicOverview) -> dict[str, object]:
@@ -54,6 +62,7 @@ ROUTES = (
         summary="Show the topics that the caller may see, with their rates and lags.",
         reply=fields(
             server=text(about="The server that replied."),
+            native_commits=boolean(about="Whether the accelerator writes local files."),
             topics=items(_TOPIC),
             more=integer(about="Further topics, which are not shown."),
         ),

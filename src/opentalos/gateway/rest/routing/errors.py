@@ -94,6 +94,7 @@ STATUS: dict[type[TalosError], int] = {
     errors.ExcessivePending: 503,
     errors.ThrottleRejected: 429,
     errors.StorageFull: 503,
+    errors.ManifestFull: 503,
     errors.DeadlinePassed: 503,
     errors.StoreUnavailable: 503,
     errors.RecoveryStuck: 503,

@@ -19,13 +19,14 @@ from opentalos.gateway.rest.routing.schema import (
 from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Permission
+from opentalos.model.limits import PARTITIONS_MAX
 
 I32_MAX = (1 << 31) - 1
 ATTRIBUTES_MAX = 256
 _KEY = text(chars_min=1, chars_max=256)
 _VALUE = text(chars_max=4096)
 _PARTITIONS = integer(
-    1, I32_MAX, about="The configuration has the maximum ([topic] partitions_max)."
+    1, PARTITIONS_MAX, about="The configuration may allow fewer ([topic] partitions_max)."
 )
 _RETENTION = integer(1, I32_MAX, about="Seconds that messages are retained.")
 _OWNER_NAME = text(chars_max=256, about="Responsible person or team; free text.")

@@ -9,10 +9,9 @@ from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler
 from opentalos.gateway.thrift_http.handlers.metrics import get_data_preview
 from opentalos.model.errors import BadRequest, TalosError, UnexpectedOffset
 from opentalos.model.identity import Principal
+from opentalos.model.limits import PARTITIONS_MAX
 from opentalos.model.message import OffsetRange
 from opentalos.wire._generated import common, message
-
-PARTITIONS_MAX: Final = 10_000  # of one call
 
 
 def _info(partition: int, found: OffsetRange | TalosError) -> message.OffsetInfo:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from opentalos.model import partition_key
+from opentalos.model import message
 
 KEYS_REMEMBERED: Final = 10_000  # cached with their partitions; hashing a key takes microseconds
 
@@ -16,7 +16,7 @@ Partitioner = Callable[
 @lru_cache(KEYS_REMEMBERED)
 def partition_of(key: str, partitions: int) -> int:
     """The partition of a key; the same in the producers of every language."""
-    return partition_key.partition_of(key, partitions)
+    return message.partition_of(key, partitions)
 
 
 class RoundRobin:

@@ -373,6 +373,36 @@ def test_a_suspended_leader_moves_nothing() -> None:
     in_control(scenario)
 
 
+def test_a_second_interruption_takes_over_nothing_from_those_that_still_return() -> None:
+    """The outage ended every session; the first that is back loses its connection once more."""
+
+    async def scenario(bed: ControllerBed) -> None:
+        await bed.steady("a", "b", "c")
+        before = bed.owners()
+        first, *others = bed.members.values()
+        for member in (first, *others):
+            member.meta.suspend()
+        await asyncio.sleep(10)
+        for member in (first, *others):
+            member.meta.expire()
+        first.meta.connected, first.meta.valid_until_s = True, float("inf")
+        await first.register()
+        await asyncio.sleep(1)
+        first.meta.suspend()
+        await asyncio.sleep(1.5)
+        first.meta.connected, first.meta.valid_until_s = True, float("inf")
+        await asyncio.sleep(3)
+        assert first.controller.leading
+        assert bed.owners() == before
+        for member in others:
+            member.meta.connected, member.meta.valid_until_s = True, float("inf")
+            await member.register()
+        await asyncio.sleep(10)
+        assert bed.owners() == before
+
+    in_control(scenario)
+
+
 def test_a_leader_record_of_an_earlier_life_is_removed() -> None:
     """The controller's machine restarts so fast that its old session still holds the lead."""
 

@@ -21,8 +21,8 @@ from opentalos.broker.tables.api.values import TableSpec
 from opentalos.broker.values import Topic
 from opentalos.catalog.tables.table import Table
 from opentalos.model.errors import OutcomeUnknown, TalosError, Unavailable
-from opentalos.model.limits import SdsLimits
 from opentalos.model.mutation import Mutation, Operation
+from opentalos.model.sds_limits import SdsLimits
 from opentalos.model.table import StreamSpec
 from opentalos.ports.row_store import RowMutation
 

@@ -23,8 +23,8 @@ from opentalos.broker.tables.api.values import ScanAction, ScanActionKind, ScanQ
 from opentalos.broker.tables.row_tables import entries_of
 from opentalos.model.datum import Columns
 from opentalos.model.errors import PermissionDenied, SizeExceeded, ValidationFailed
-from opentalos.model.limits import SdsLimits
 from opentalos.model.mutation import Mutation, Operation
+from opentalos.model.sds_limits import SdsLimits
 from opentalos.model.table import AppRight, TableSchema
 from opentalos.ports.row_store import RowMutation
 

@@ -31,8 +31,8 @@ from opentalos.model.errors import (
     ValidationFailed,
 )
 from opentalos.model.identity import GUEST
-from opentalos.model.limits import SdsLimits
 from opentalos.model.mutation import Condition, ConditionOperator, Mutation, Operation
+from opentalos.model.sds_limits import SdsLimits
 from opentalos.model.table import AppRight, TableSchema, TeamRight
 
 

@@ -30,8 +30,8 @@ from opentalos.model.errors import (
     StoreUnavailable,
     TalosError,
 )
-from opentalos.model.limits import SdsLimits
 from opentalos.model.mutation import Mutation, Operation
+from opentalos.model.sds_limits import SdsLimits
 from opentalos.model.table import WhenFull
 from opentalos.sds.key_format import row_key, shard_of
 

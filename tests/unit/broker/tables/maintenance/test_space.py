@@ -31,8 +31,8 @@ from opentalos.model.errors import (
     TalosError,
     ValidationFailed,
 )
-from opentalos.model.limits import SdsLimits
 from opentalos.model.mutation import Mutation, Operation
+from opentalos.model.sds_limits import SdsLimits
 from opentalos.sds.cell_format import decode_row
 from opentalos.sds.key_format import key_of
 from opentalos.sds.record_size import record_bytes

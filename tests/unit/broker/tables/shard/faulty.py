@@ -131,5 +131,7 @@ async def dead(broker: Broker) -> None:
             shard._delivery.stop()
         await asyncio.gather(shard._task, return_exceptions=True)
     shards._shards.clear()
-    broker.context.log.drop_all(PartitionNotServing("the server is dead"))
+    log = broker.context.log
+    for key in list(log._partitions):
+        log.drop(key, PartitionNotServing("the server is dead"))
     await broker.close()

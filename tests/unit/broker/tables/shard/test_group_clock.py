@@ -16,7 +16,7 @@ class WallClock:
 
 def test_changes_are_later_than_every_mark_also_if_the_clock_goes_back() -> None:
     wall = WallClock()
-    clock = GroupClock(wall)
+    clock = GroupClock(wall.wall_ms)
     assert clock.mark_ms([]) == 1_000
     wall.now_ms = 500
     assert clock.now_ms() == 1_001
@@ -27,7 +27,7 @@ def test_changes_are_later_than_every_mark_also_if_the_clock_goes_back() -> None
 
 def test_a_mark_is_before_what_is_being_written_and_what_is_not_published() -> None:
     wall = WallClock()
-    clock = GroupClock(wall)
+    clock = GroupClock(wall.wall_ms)
     assert clock.now_ms() == 1_000
     wall.now_ms = 1_500
     assert clock.now_ms() == 1_500  # a later part of the same group

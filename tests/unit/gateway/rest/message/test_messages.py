@@ -9,7 +9,7 @@ from tests.unit.gateway.rest.support import Rest
 from tests.unit.gateway.rest.topic.test_topics import alice
 
 from opentalos.broker.messaging.keyed_puts import WINDOW_S
-from opentalos.model.partition_key import partition_of
+from opentalos.model.message import partition_of
 
 PATH = "topics/t/partitions/0/messages"
 RAW = {"Content-Type": "application/octet-stream"}

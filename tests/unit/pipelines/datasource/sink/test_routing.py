@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types
 
-from opentalos.model import partition_key
+from opentalos.model import message
 from opentalos.model.errors import BadRequest
 from opentalos.model.message import StoredBlock
 from opentalos.pipelines.datasource.sink.block_comparison import same_messages
@@ -55,7 +55,7 @@ def test_rows_with_a_key_go_where_every_producer_sends_it() -> None:
     for cut in router(["value", "key"]).cuts(window):
         for record in records(cut):
             assert record.partition_key is not None
-            assert partition_key.partition_of(record.partition_key, PARTITIONS) == cut.partition
+            assert message.partition_of(record.partition_key, PARTITIONS) == cut.partition
 
 
 def test_the_column_partition_comes_before_the_key() -> None:
@@ -63,7 +63,7 @@ def test_the_column_partition_comes_before_the_key() -> None:
         {"value": ["a", "b", "c"], "key": ["k", None, "k"], "partition": [2, 1, None]},
         pa.schema([("value", pa.string()), ("key", pa.string()), ("partition", pa.int32())]),
     )
-    own = partition_key.partition_of("k", PARTITIONS)
+    own = message.partition_of("k", PARTITIONS)
     found = values(list(router(["value", "key", "partition"]).cuts(window)))
     assert sorted(found) == sorted([(2, [b"a"]), (1, [b"b"]), (own, [b"c"])])
 

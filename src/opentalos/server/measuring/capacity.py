@@ -1,0 +1,72 @@
+"""How many segments and files a server may have open: from the process's descriptors and memory."""
+
+import os
+import resource
+from pathlib import Path
+
+from opentalos.model.limits import SEGMENTS_HARD_FACTOR
+from opentalos.server.config import Config
+
+OPEN_FILES_MAX = 1 << 20  # requested at most; Linux allows no process more by default
+OTHER_FILES = 512  # stores, log, readers, and what the interpreter opens for a moment
+APPEND_FILES_MIN = 64
+# Of an open segment beyond the same partition closed: index, producers, file and their objects.
+# Source: bench/start_figures.py.
+SEGMENT_BYTES = 16 << 10
+MEMORY_SHARE = 8  # open segments may take one in so many bytes of the memory
+SEGMENTS_MIN, SEGMENTS_MAX = 256, 65_536
+# Of the Java heap for each open segment: its file needs about 0.2, and two threads.
+# Source: docs/operating/hdfs.md#sizing.
+HDFS_HEAP_MIB = 1
+_CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+def raise_open_files() -> int:
+    """Take as many descriptors as the process may have; return how many that are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return OPEN_FILES_MAX if soft == resource.RLIM_INFINITY else soft
+    while wanted > soft:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError):  # a kernel's own bound: kern.maxfilesperproc, fs.nr_open
+            wanted //= 2
+        else:
+            return wanted
+    return soft
+
+
+def memory_bytes() -> int:
+    """The machine's memory, or what the process's control group may use of it."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in _CGROUP_LIMITS:
+        try:
+            limit = path.read_text().strip()
+        except OSError:
+            continue
+        if limit.isdecimal():
+            found = min(found, int(limit))
+    return found
+
+
+def append_files_max(open_files: int, connections_max: int) -> int:
+    """Descriptors for files that are open for writing: what connections and others leave."""
+    connections = min(connections_max, open_files // 2)
+    return max(APPEND_FILES_MIN, open_files - connections - OTHER_FILES)
+
+
+def segments_open_max(config: Config, memory: int) -> int:
+    """[log] segments_open_max, computed if it is 0.
+
+    On a disk an open segment costs memory alone, because the store gives descriptors back.
+    """
+    if config.log.segments_open_max:
+        return config.log.segments_open_max
+    if config.storage.on_hdfs:
+        return max(APPEND_FILES_MIN, config.jvm.heap_mb // HDFS_HEAP_MIB // SEGMENTS_HARD_FACTOR)
+    fitting = memory // MEMORY_SHARE // SEGMENT_BYTES // SEGMENTS_HARD_FACTOR
+    return min(SEGMENTS_MAX, max(SEGMENTS_MIN, fitting))
