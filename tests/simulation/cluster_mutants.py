@@ -21,6 +21,7 @@ from tests.simulation.mutants import Mutant, _names, no_fence_at_recover
 from opentalos.broker.cluster.cluster import Cluster
 from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
 from opentalos.broker.cluster.control.roster import Roster
+from opentalos.broker.cluster.handover import Handover
 from opentalos.broker.cluster.membership import Membership
 from opentalos.broker.cluster.ownership_guard import ClusterOwnershipGuard
 from opentalos.group.row_format import TABLE
@@ -35,6 +36,7 @@ from opentalos.log.segment.state_format import LogState
 from opentalos.log.segment.writer import OpenSegment
 from opentalos.model.errors import NotOwner, OutcomeUnknown, PartitionNotServing, TalosError
 from opentalos.model.limits import GroupLimits
+from opentalos.placement.spread import Spread
 from opentalos.ports.row_store import ABSENT
 from opentalos.testing.simulation.cluster.server import ClusterServer
 from opentalos.testing.simulation.cluster.world import ClusterConfig
@@ -59,6 +61,7 @@ ZOMBIES = ClusterConfig(
     cluster=ClusterFaults(pause=0.7, isolate=0.5, cut_meta=0.3, pause_s=4.0, cut_s=4.0),
 )
 SLOW_OPENINGS = replace(ZOMBIES, files=FileFaults(recover_slow=0.8, slow_s=2.0, commit_slow=0.05))
+CUT_OFF = replace(ZOMBIES, think_s=0.08, cluster=ClusterFaults(cut_meta=0.9, cut_s=8.0))
 LOST_ANSWERS = replace(SLOW_OPENINGS, meta=MetaFaults(unknown=0.25))
 STALE = replace(ZOMBIES, meta=MetaFaults(watch_stale=1.0, slow_s=5.0))
 CRASHES = replace(ZOMBIES, cluster=ClusterFaults(crash=0.7, crash_controller=0.3))
@@ -73,6 +76,7 @@ BUSY_MOVES = replace(
     files=FileFaults(commit_slow=0.5),
     cluster=ClusterFaults(drain=1.0, join=0.3),
 )
+CALM = replace(ZOMBIES, cluster=ClusterFaults())
 DELETIONS = replace(STALE, think_s=0.03, cluster=ClusterFaults())
 RIVALS = replace(
     ZOMBIES,
@@ -89,10 +93,15 @@ def notice_nothing(patch: pytest.MonkeyPatch) -> None:
     async def confirm_owner(self: ClusterOwnershipGuard, key: Any) -> None:
         return
 
+    async def resume(self: Handover) -> None:
+        return
+
     patch.setattr(Cluster, "_lapsed", lambda self: None)
     patch.setattr(Cluster, "_returned", lambda self: None)
     patch.setattr(ClusterOwnershipGuard, "refusal", lambda self, key: None)
     patch.setattr(ClusterOwnershipGuard, "steady", lambda self: True)
+    patch.setattr(ClusterOwnershipGuard, "certain", lambda self: True)
+    patch.setattr(Handover, "resume", resume)
     patch.setattr(ClusterOwnershipGuard, "confirm_owner", confirm_owner)
 
 
@@ -239,6 +248,11 @@ def trip_over_a_server_that_vanished(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Roster, "look", look)
 
 
+def place_without_bounds(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Spread, "fair_room", lambda self, key, server: 1)
+    patch.setattr(Spread, "room", lambda self, key, server: 1)
+
+
 def forward_again(patch: pytest.MonkeyPatch) -> None:
     async def serve_transferred(self: ClusterServer, make: Any, hops: int) -> Any:
         try:
@@ -306,7 +320,7 @@ CLUSTER_MUTANTS = (
         "a zombie answers out of range",
         _names("false-out-of-range", "next-offset-went-back", "start-offset-went-back"),
         no_confirmation_of_offsets,
-        ZOMBIES,
+        CUT_OFF,
     ),
     Mutant(
         "a deleted topic is opened again",
@@ -353,6 +367,7 @@ CLUSTER_MUTANTS = (
         trip_over_a_server_that_vanished,
         CRASHES,
     ),
+    Mutant("the ring places without bounds", _names("crowded-topic"), place_without_bounds, CALM),
     Mutant("a request is forwarded again", _names("forward-loop"), forward_again, MOVES),
     Mutant("coordinator without CAS", _names("stale-commit", "lost-checkpoint"), no_row_cas, MOVES),
 )

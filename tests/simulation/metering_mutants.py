@@ -171,7 +171,7 @@ def _drift(name: str, apply: Any, config: Any = METERED) -> Mutant:
 
 
 METERING_MUTANTS = (
-    _drift("meter before the commit", meter_before_the_commit),
+    _drift("meter before the commit", meter_before_the_commit, OPEN),
     _drift("move the mark without an ack", move_the_mark_without_an_ack, UNWRITABLE),
     _drift("count nothing after a take-over", count_nothing_after_a_take_over),
     _drift("drop what is not metered", drop_what_is_not_metered),

@@ -63,12 +63,11 @@ RIVALS = replace(
 )
 ROT = replace(CRASHES, world=WorldFaults(rot=0.4, process_crash=0.2, power_loss=0.1, stop=0.1))
 SLOW = replace(CRASHES, files=FileFaults(commit_slow=0.5), world=WorldFaults(power_loss=0.4))
+SHAKY = FileFaults(commit_fails=0.3, commit_slow=0.3)
+TORN = replace(CRASHES, files=SHAKY, world=WorldFaults(power_loss=0.6))
 TWICE = replace(CRASHES, put_twice=0.5)
-FULL = replace(
-    CRASHES,
-    files=FileFaults(commit_fails=0.1, create_fails=0.4, recover_stuck=0.4),
-    world=WorldFaults(disk_full=0.4),
-)
+STUCK = FileFaults(commit_fails=0.1, create_fails=0.4, recover_stuck=0.4)
+FULL = replace(CRASHES, files=STUCK, world=WorldFaults(disk_full=0.4))
 CALM = replace(CRASHES, files=FileFaults(), meta=MetaFaults(), world=WorldFaults())
 
 
@@ -123,11 +122,11 @@ class _FirstThen:
 def _before_each_commit(patch: pytest.MonkeyPatch, first: Callable[[Any], None]) -> None:
     real = PartitionWriter._commit
 
-    async def commit(self: Any, segment: Any) -> None:
+    async def commit(self: Any, segment: Any, in_job: bool) -> None:
         file = segment.file
         segment.file = _FirstThen(file, lambda: first(self))
         try:
-            await real(self, segment)
+            await real(self, segment, in_job)
         finally:
             segment.file = file
 
@@ -274,12 +273,12 @@ def judge_a_group_by_the_table_before_it(patch: pytest.MonkeyPatch) -> None:
     """A repetition in the group of its first attempt is not seen."""
     real = OpenSegment.fill
 
-    def fill(self: OpenSegment, group: Any, *rest: Any) -> None:
+    def fill(self: OpenSegment, group: Any, *rest: Any, **options: Any) -> None:
         table = self.state.producers
         noted: list[tuple[Any, ...]] = []
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(ProducerTable, "note", lambda _, *what: noted.append(what))
-            real(self, group, *rest)
+            real(self, group, *rest, **options)
         for what in noted:
             table.note(*what)
 
@@ -350,12 +349,12 @@ def no_confirmation_of_offsets(patch: pytest.MonkeyPatch) -> None:
 def delete_files_before_the_manifest(patch: pytest.MonkeyPatch) -> None:
     real = partition_jobs.drop
 
-    async def drop(writer: Any, count: int) -> None:
+    async def drop(writer: Any, count: int, last: Any) -> None:
         for segment in writer.versioned.manifest.sealed[:count]:
             path = segment.path(writer.key)
             await writer.context.files.delete(path)
             await writer.context.files.delete(index_path(path))
-        await real(writer, count)
+        await real(writer, count, last)
 
     patch.setattr(upkeep, "drop", drop)
 
@@ -439,6 +438,7 @@ MUTANTS = (
         "skip CRC at opening",
         _names("corrupt-payload", "inconsistent-offsets", "phantom"),
         skip_crc_at_opening,
+        TORN,
     ),
     Mutant("skip CRC at reading", _names("corrupt-payload"), skip_crc_at_reading, ROT),
     Mutant(

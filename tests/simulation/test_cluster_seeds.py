@@ -6,13 +6,15 @@ A failure prints its seed and the command that replays it.
 import pytest
 
 from opentalos.testing.simulation.seed_run import ClusterConfig, run_cluster_seed
+from opentalos.testing.simulation.world.world import LOG_LIMITS, with_journal
 
 SEEDS = 200
+JOURNALED = ClusterConfig(log=with_journal(LOG_LIMITS))  # every fourth seed
 SEEDS_PER_TEST = 5  # a test stays far below the time limit, also on a busy machine
 
 # Seeds that found a bug, with what they showed then; see test_seeds.py. They play as they did then:
 # without faults that came later and are drawn apart.
-AS_FOUND = ClusterConfig(put_twice=0.0, recover_refused=0.0, metered=0.0, tabled=0.0)
+AS_FOUND = ClusterConfig(put_twice=0.0, recover_refused=0.0, metered=0.0, tabled=0.0, lending=False)
 FOUND = {
     11: "an announced restart cost moves: the absence was seen before the announcement",
     18: "a roll that met a deletion left a file behind",
@@ -28,7 +30,7 @@ FOUND_WITH_REFUSALS = {
 @pytest.mark.timeout(120)
 def test_no_promise_is_broken_under_any_seed(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
-        report = run_cluster_seed(seed)
+        report = run_cluster_seed(seed, JOURNALED if seed % 4 == 3 else None)
         assert report.ok, str(report)
 
 
@@ -40,7 +42,7 @@ def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", FOUND_WITH_REFUSALS)
 def test_a_seed_that_found_a_later_bug_passes(seed: int) -> None:
-    report = run_cluster_seed(seed, ClusterConfig(metered=0.0, tabled=0.0))
+    report = run_cluster_seed(seed, ClusterConfig(metered=0.0, tabled=0.0, lending=False))
     assert report.ok, f"{report}\nonce found: {FOUND_WITH_REFUSALS[seed]}"
 
 

@@ -62,9 +62,9 @@ class _Sized:
 def write_on_after_a_failed_commit(patch: pytest.MonkeyPatch) -> None:
     real = PartitionWriter.write_step
 
-    async def write_step(self: Any) -> float:
+    async def write_step(self: Any, *, in_job: bool = False) -> float:
         segment = self.segment
-        delay_s = await real(self)
+        delay_s = await real(self, in_job=in_job)
         if self.state is State.MUST_REOPEN and segment is not None:
             self.segment = segment
         return delay_s
@@ -84,16 +84,17 @@ def open_again_after_a_handoff(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_the_result_of_a_fenced_commit(patch: pytest.MonkeyPatch) -> None:
-    """A drop leaves the group in flight unanswered; the result of its commit decides."""
+    """A drop leaves the group in flight and its file; the result of its commit decides."""
     real = PartitionLifecycle.drop
 
     def drop(self: Any, error: Any) -> None:
-        committing = self.group if self.segment is not None else None
+        segment = self.segment
+        committing = self.group if segment is not None else None
         if committing is not None:
             self.group = None
         real(self, error)
         if committing is not None:
-            self.group = committing
+            self.group, self.segment = committing, segment
 
     patch.setattr(PartitionLifecycle, "drop", drop)
 
@@ -137,7 +138,12 @@ LOST_TAILS = replace(
     files=FileFaults(commit_fails=0.25, sync_lies=1.0, commit_slow=0.05, recover_stuck=0.2),
     world=WorldFaults(power_loss=0.6),
 )
-SLOW_ZOMBIES = replace(ZOMBIES, files=FileFaults(commit_slow=0.4))
+# A commit that is given up because it hangs has no result that a drop could meet.
+SLOW_MOVES = replace(
+    BUSY_MOVES,
+    files=FileFaults(commit_slow=0.6),
+    log=replace(BUSY_MOVES.log, commit_hang_s=60.0, commit_deadline_s=60.0),
+)
 
 TRANSITION_MUTANTS = (
     _stopped("acknowledge while reopening", acknowledge_while_reopening),
@@ -151,9 +157,7 @@ TRANSITION_MUTANTS = (
 )
 TRANSITION_CLUSTER_MUTANTS = (
     _stopped("open again after a handoff", open_again_after_a_handoff, BUSY_MOVES),
-    _stopped(
-        "take the result of a fenced commit", take_the_result_of_a_fenced_commit, SLOW_ZOMBIES
-    ),
+    _stopped("take the result of a fenced commit", take_the_result_of_a_fenced_commit, SLOW_MOVES),
     Mutant(
         "a fenced partition acknowledges",
         _names("two-writers", "lost-write", "inconsistent-offsets"),

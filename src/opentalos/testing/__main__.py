@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from opentalos.testing.simulation.cluster.storage_worlds import CLUSTER_WORLDS
 from opentalos.testing.simulation.history import Operation, dump
 from opentalos.testing.simulation.seed_run import (
     ClusterConfig,
@@ -15,11 +16,20 @@ from opentalos.testing.simulation.seed_run import (
     run_cluster_seed,
     run_seed,
 )
+from opentalos.testing.simulation.world.storage_worlds import STORAGE_WORLDS
+from opentalos.testing.simulation.world.world import with_journal
 
 
 @click.command()
 @click.argument("seed", type=int)
 @click.option("--cluster", is_flag=True, help="Run several servers with a network between them.")
+@click.option(
+    "--world",
+    default="",
+    type=click.Choice(["", *STORAGE_WORLDS, *CLUSTER_WORLDS]),
+    help="A storage world.",
+)
+@click.option("--journal", is_flag=True, help="Servers write a shared journal.")
 @click.option("--count", default=1, show_default=True, help="Number of seeds, from SEED upwards.")
 @click.option("--chaos-s", default=None, type=float, help="Virtual seconds with faults.")
 @click.option("--trace", is_flag=True, help="Print every operation and fault in order.")
@@ -27,13 +37,20 @@ from opentalos.testing.simulation.seed_run import (
 def main(
     seed: int,
     cluster: bool,
+    world: str,
+    journal: bool,
     count: int,
     chaos_s: float | None,
     trace: bool,
     history: Path | None,
 ) -> None:
     """Run whole servers in virtual time from SEED and check the history of their clients."""
-    config, cluster_config = WorldConfig(), ClusterConfig()
+    config = STORAGE_WORLDS.get(world, WorldConfig())
+    cluster_config = CLUSTER_WORLDS.get(world, ClusterConfig())
+    cluster = cluster or world in CLUSTER_WORLDS
+    if journal:
+        config = replace(config, log=with_journal(config.log))
+        cluster_config = replace(cluster_config, log=with_journal(cluster_config.log))
     if chaos_s is not None:
         config = replace(config, chaos_s=chaos_s)
         cluster_config = replace(cluster_config, chaos_s=chaos_s)

@@ -14,7 +14,7 @@ unique in the whole history.
 
 | Action | Arguments | Result |
 | --- | --- | --- |
-| put | topic, partition, ids, idempotent?, granted? | offset? of the first message |
+| put | topic, partition, ids, idempotent?, granted?, tenant? | offset? of the first message |
 | read | topic, partition, offset, final?, granted? | blocks: [[offset, [id or null]]] |
 | poll | topic, partition, session | blocks; one consumer's deliveries, in order |
 | range | topic, partition | start, next |
@@ -25,6 +25,7 @@ unique in the whole history.
 | reset | group, topic, partition, offset | |
 | lookup | topic, partition, time_ms, expected | offset, start of the log after it if another |
 | delete | topic | |
+| alter | topic, durability or retention_s | |
 | mutate | table, key, operation, columns?, amounts?, attribute?, condition? | success, amounts? |
 | scan | table, final, index?, column? | rows: [[key, columns]] |
 | changes | table, topic, partition | start, next, changes: [[offset, change]] |
@@ -46,8 +47,11 @@ Notes are facts without an outcome.
 
 | Note | Arguments |
 | --- | --- |
-| settings | lease_s |
-| topic | topic, durability, owner |
+| settings | lease_s, answer_s?, fair_s?, isolates?, retention? (see checks/storage.py) |
+| topic | topic, durability, retention_s, retention_bytes |
+| opening | topic uuid, partition: a server claimed it |
+| truncated | topic uuid, partition: a server reported that it found the log shorter |
+| tenant-fails | tenant, until_s: its storage hangs or fails until then |
 | usurped | server, by: two stand-alone servers on one storage at once |
 | power-loss, rot | (topic, partition for rot) |
 | usage-event | topic uuid, partition, minute_ms, bytes, first_offset, next_offset |
@@ -63,9 +67,12 @@ Notes are facts without an outcome.
 | killed-at | server, point: the kill point right before or after which it died |
 | stream-gap | table, topic: the stream stopped; gap_ms: from this time on changes are missing |
 | unanswered, answered-twice, unhandled-error, deadlock | text |
-| never-rebalanced, stale-schedule, forward-loop | text |
+| never-rebalanced, crowded-topic, stale-schedule, forward-loop | text |
 | assigned | topic uuid, owners by partition: what a cluster's controller published |
 | announced | host, wait_s: an announced restart, once the process has ended |
+| lends | host, began_s, wait_s: the same, while others serve its partitions |
+| forgotten | topic uuid: its assignment is gone |
+| slow-link | ways: the network takes its time between two places |
 | registered | servers: hosts that the coordination service knows |
 | drain, stopping, process-crash | host: it is being drained, shuts down, crashes |
 """

@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 START_S = 1_000.0  # the virtual clock's first reading; not 0, so that a missing time is visible
 HANDLES_MAX = 300_000  # of one run, thirty times the usual number; more means that the code spins
+STEP_S_MAX = 0.05  # processor time of one callback, where a run has any
 CLOSE_ATTEMPTS_MAX = 20  # for a crashed coroutine that awaits in its finally blocks
 SHOWN_TASKS_MAX = 20  # in the text of a deadlock
 
@@ -59,7 +60,7 @@ class SimulatedProcess:
     def __init__(self, loop: "SimulationLoop", name: str) -> None:
         self.name = name
         self.state = ProcessState.RUNNING
-        self._loop = loop
+        self.loop = loop
         self._withheld: list[asyncio.Handle] = []
         self._context = copy_context()
         self._context.run(_PROCESS.set, self)
@@ -76,13 +77,13 @@ class SimulatedProcess:
 
     def create_task(self, coroutine: Coroutine[Any, Any, T], name: str = "") -> asyncio.Task[T]:
         """Start a task of this process; await it from another process only through a future."""
-        return self._loop.create_task(
+        return self.loop.create_task(
             coroutine, name=f"{self.name}/{name or 'task'}", context=self.context
         )
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
         """Run ``callback`` inside this process; withheld while the process is paused."""
-        self._loop.call_soon(callback, *args, context=self.context)
+        self.loop.call_soon(callback, *args, context=self.context)
 
     def pause(self) -> None:
         """Withhold all callbacks from now on."""
@@ -94,7 +95,7 @@ class SimulatedProcess:
         if self.state is ProcessState.PAUSED:
             self.state = ProcessState.RUNNING
             withheld, self._withheld = self._withheld, []
-            self._loop.requeue(withheld)
+            self.loop.requeue(withheld)
 
     def crash(self) -> None:
         """Stop permanently; no ``finally`` runs and nothing is closed."""
@@ -128,8 +129,12 @@ class _Handle(asyncio.Handle):
 
     def _run(self) -> None:
         process = self._process
-        if process is None or process.state is ProcessState.RUNNING:
+        if process is None:
             super()._run()
+        elif process.state is ProcessState.RUNNING:
+            super()._run()
+            if process.loop.cpu is not None:
+                process.loop.spend(process.loop.cpu)
         else:
             process.withhold(self)
 
@@ -208,6 +213,8 @@ class SimulationLoop(asyncio.SelectorEventLoop):
         self._tasks: list[asyncio.Task[Any]] = []
         self._tasks_swept = 256
         self.handles = 0  # made so far
+        self.cpu: random.Random | None = None  # set: callbacks of processes may take time
+        self.cpu_share = 0.0  # of them, that do
         self._closing = False
         self.errors: list[str] = []  # unhandled exceptions, in their order
         self.set_task_factory(self._make_task)
@@ -241,6 +248,11 @@ class SimulationLoop(asyncio.SelectorEventLoop):
         heapq.heappush(self._scheduled, timer)
         timer._scheduled = True
         return timer
+
+    def spend(self, rng: random.Random) -> None:
+        """Processor time of the callback that just ran: nothing else ran meanwhile."""
+        if rng.random() < self.cpu_share:
+            self._virtual.now_s += rng.random() * STEP_S_MAX
 
     def requeue(self, handles: list[asyncio.Handle]) -> None:
         """Make withheld handles ready again."""

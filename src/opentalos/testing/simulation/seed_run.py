@@ -11,7 +11,7 @@ import hashlib
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opentalos.testing.simulation.checks.checker import Anomaly, check
 from opentalos.testing.simulation.clients.batch_producers import batch_workload
@@ -19,9 +19,12 @@ from opentalos.testing.simulation.clients.cluster_workload import cluster_worklo
 from opentalos.testing.simulation.clients.workload import standard_workload
 from opentalos.testing.simulation.cluster.world import ClusterConfig, ClusterWorld
 from opentalos.testing.simulation.history import History, dump
-from opentalos.testing.simulation.world.world import World, WorldConfig
+from opentalos.testing.simulation.world.storage_worlds import STORAGE_WORLDS
+from opentalos.testing.simulation.world.world import World, WorldConfig, with_journal
 
 __all__ = ["ClusterConfig", "Report", "WorldConfig", "run_cluster_seed", "run_seed"]
+
+JOURNAL_OPTION = "--journal "  # of the command that replays a seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,17 @@ def run_seed(seed: int, config: WorldConfig | None = None) -> Report:
     with _no_collection():
         world = World(seed, config)
         history = world.run(standard_workload)
-        return Report(seed, check(history), history, world.loop.time())
+        option = JOURNAL_OPTION if world.config.log.journal else ""
+        return Report(seed, check(history), history, world.loop.time(), option)
+
+
+def run_storage_seed(seed: int, world: str, *, journal: bool = False) -> Report:
+    """The same in one of the storage worlds."""
+    config = STORAGE_WORLDS[world]
+    if journal:
+        config = replace(config, log=with_journal(config.log))
+    report = run_seed(seed, config)
+    return replace(report, option=f"--world {world} {report.option}")
 
 
 def run_cluster_seed(seed: int, config: ClusterConfig | None = None) -> Report:
@@ -74,7 +87,8 @@ def run_cluster_seed(seed: int, config: ClusterConfig | None = None) -> Report:
     with _no_collection():
         world = ClusterWorld(seed, config)
         history = world.play(cluster_workload)
-        return Report(seed, check(history), history, world.loop.time(), "--cluster ")
+        option = JOURNAL_OPTION if world.config.log.journal else ""
+        return Report(seed, check(history), history, world.loop.time(), f"--cluster {option}")
 
 
 def run_batch_seed(seed: int, config: WorldConfig | None = None) -> Report:

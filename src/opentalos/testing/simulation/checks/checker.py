@@ -20,10 +20,12 @@ from collections.abc import Callable, Iterator
 from opentalos.testing.simulation.checks import (
     cluster,
     groups,
+    lending,
     messages,
     metering,
     offsets,
     servers,
+    storage,
     table_changes,
     tables,
 )
@@ -73,10 +75,20 @@ ANOMALIES: dict[str, str] = {
     "wrong-condition": "a conditional mutation was applied although its condition did not hold",
     "mark-too-early": "a change not later than a resolved mark is stored after the mark's offsets",
     "index-differs": "an index scan returned other rows than the table has",
+    "silent-cut": "offsets that were acknowledged or read vanished, and no event reported it",
+    "premature-deletion": "retention dropped a message before its time",
+    "livelock": "a partition was opened again and again although hardly anybody wanted it",
+    "never-answered": "a caller got no reply within the deadline although its server lived",
+    "unfair-tenant": "a tenant without faults waited or was refused beside one with faults",
+    "refused-for-another": "a put was refused because of another one that storage never takes",
     "tenant-leak": "a caller learned of something it had no permission for",
     "stuck-partition": "a call failed although every fault had ended",
     "never-rebalanced": "a partition has no living owner, or a server serves no partition",
+    "crowded-topic": "a server has more than its most of a topic's partitions",
     "moved-for-announced-restart": "a partition moved although its server was back in time",
+    "not-lent": "a partition waits for a restarting server that lends",
+    "not-taken-back": "a lent partition is not its lender's although that server was back in time",
+    "moved-by-lending": "a partition moved because another server restarted",
     "stale-schedule": "schedule info still sends clients to the wrong server",
     "forward-loop": "a request was forwarded more than once",
     "verify-fault": "stored files, offsets and manifests disagree",
@@ -102,6 +114,7 @@ PARTITION_CHECKS: tuple[Callable[[LogView], Iterator[Anomaly]], ...] = (
     offsets.going_back,
     offsets.stale_reads,
     offsets.times_going_back,
+    storage.silent_cuts,
 )
 
 TABLE_CHECKS: tuple[Callable[[TableView], Iterator[Anomaly]], ...] = (
@@ -131,6 +144,13 @@ HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
     servers.stuck_partitions,
     servers.reported,
     cluster.moved_for_announced_restarts,
+    lending.loans,
+    storage.livelocks,
+    storage.never_answered,
+    storage.unfair_tenants,
+    storage.refused_for_others,
+    storage.broken_syncs,
+    storage.premature_deletions,
 )
 
 

@@ -43,11 +43,16 @@ def moved_for_announced_restarts(history: History) -> Iterator[Anomaly]:
 
 
 def _back_s(history: History, announced: Note) -> float:
-    """When the server was back; the time of the announcement if it was late or never came back."""
+    """When the server was back; the time of the announcement if it was late or never came back.
+
+    Its time may count from when it began to stop: its port refuses calls from then on.
+    """
     host, at_s = announced.args["host"], announced.at_s
+    stops = (note.at_s for note in history.noted("stopping") if note.args["host"] == host)
+    stop_s = max((stop_s for stop_s in stops if stop_s <= at_s), default=at_s)
     for note in history.noted("registered"):
         if host in note.args["servers"] and note.at_s > at_s:
-            in_time = note.at_s <= at_s + announced.args["wait_s"] - IN_TIME_S
+            in_time = note.at_s <= stop_s + announced.args["wait_s"] - IN_TIME_S
             return note.at_s if in_time else at_s
     return at_s
 

@@ -170,7 +170,7 @@ def commits_beyond_end(history: History, views: Iterable[LogView]) -> Iterator[A
                 sent += sum(put.may_be_done and put.began_s < commit.ended_s for put in puts)
         final = [view for view in by_name.get(name, ()) if view.final is not None]
         beyond = int(commit.args["offset"]) + 1 > sent
-        if final and len(by_name[name]) == 1 and not beyond:
+        if final and len(by_name[name]) == 1 and not beyond and not final[0].damaged:
             beyond = int(commit.args["offset"]) + 1 > final[0].final_next
         if beyond:
             yield Anomaly("commit-beyond-end", f"the log had at most {sent} messages: {commit}")

@@ -9,13 +9,19 @@ from opentalos.testing.simulation.history import Operation
 
 
 def lost_writes(view: LogView) -> Iterator[Anomaly]:
-    """Acknowledged messages that are not in the final log although retention cannot explain it."""
+    """Acknowledged messages that are not in the final log although retention cannot explain it.
+
+    Not judged: the end of a damaged log, which refuses puts since it cannot know its last messages.
+    """
     if view.final is None:
         return
     start, following, final = view.final_start, view.final_next, _final_ids(view)
     unplaced: list[tuple[int, str]] = []  # (lowest possible offset, id) of messages never read
     reached = Reached(view)
+    damaged = view.damaged
     for message_id, put in view.acked_ids():
+        if damaged and _behind(view, message_id, put, following):
+            continue
         places = view.places.get(message_id)
         if places is None:
             # An earlier attempt of unknown outcome may be the one that stored it.
@@ -32,6 +38,15 @@ def lost_writes(view: LogView) -> Iterator[Anomaly]:
                     f"[{start}, {following}) does not have it; acked by {put}",
                 )
     yield from _too_many_expired(view, unplaced, start)
+
+
+def _behind(view: LogView, message_id: str, put: Operation, following: int) -> bool:
+    """Whether a message was, or may have been, stored behind the readable part of a damaged log."""
+    places = view.places.get(message_id)
+    if places:
+        return places[-1] >= following
+    base = put.result.get("offset")
+    return base is None or int(base) + put.args["ids"].index(message_id) >= following
 
 
 def _too_many_expired(
@@ -61,7 +76,10 @@ def dirty_reads(view: LogView) -> Iterator[Anomaly]:
     if view.final is None:
         return
     start, following, final = view.final_start, view.final_next, _final_ids(view)
+    known_until = following if view.damaged else float("inf")
     for offset, found in view.at.items():
+        if offset >= known_until:
+            continue
         for message_id, read in found.items():
             if offset >= start and message_id is not None and final.get(offset) != message_id:
                 yield Anomaly(

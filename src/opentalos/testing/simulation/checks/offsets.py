@@ -4,12 +4,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from opentalos.testing.simulation.checks.anomaly import Anomaly
-from opentalos.testing.simulation.checks.view.log_view import LogView, blocks_of, retained_after
+from opentalos.testing.simulation.checks.view.log_view import (
+    CORRUPT,
+    LogView,
+    blocks_of,
+    retained_after,
+)
 from opentalos.testing.simulation.checks.view.reached import Reached
 from opentalos.testing.simulation.history import History, Operation
 
 OUT_OF_RANGE = "OffsetOutOfRange"  # prefix of the error text of such a rejection
-CORRUPT = "CorruptLog"
 
 
 def inconsistent_offsets(view: LogView) -> Iterator[Anomaly]:

@@ -15,8 +15,10 @@ from opentalos.testing.simulation.history import History, Operation
 
 _SEGMENT = re.compile(r"(?P<log>.+/\d+)/(?P<base>\d+)-(?P<epoch>\d+)\.log")
 HIDDEN = "TopicNotExist"  # the only error that a caller without permission may receive
+FORGOTTEN = "producer"  # in the rejection of one that a partition does not know any more
 REPORTED = (
     "never-rebalanced",
+    "crowded-topic",
     "stale-schedule",
     "forward-loop",
     "verify-fault",
@@ -58,13 +60,16 @@ def false_sequence_gaps(history: History) -> Iterator[Anomaly]:
 
     Not judged: flushed topics after a power loss, and replies of one of two stand-alone servers on
     one storage about a topic that the other deleted: it still knows the topic and creates its log
-    again.
+    again; producers that were forgotten, if there are more than the bound.
     """
     flushed = flushed_topics(history)
     lossy = flushed if history.noted("power-loss") else set()
     rivals = rival_servers(history)
+    forgets = any(note.args.get("forgets") for note in history.noted("settings"))
     for put in history.of("put"):
         args = put.args
+        if forgets and FORGOTTEN in put.error:
+            continue
         if not args.get("idempotent") or not put.error.startswith("SequenceGap"):
             continue
         if args["topic"] not in lossy and not _deleted_by_a_rival(history, put, rivals):

@@ -1,6 +1,9 @@
 """The standard workload of a cluster: clients at every server, healing, probes, final reads."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
+from math import ceil
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.cluster.records import LeavingKind
@@ -29,6 +32,7 @@ from opentalos.testing.simulation.cluster.server import ClusterServer
 from opentalos.testing.simulation.cluster.world import ClusterWorld
 from opentalos.testing.simulation.world.server import ServerLost, SimulatedServer, UnansweredBug
 
+BOUND = 1.25  # times its share of a topic that a server may have, rounded up
 BALANCE_S = 15.0  # after the faults the cluster must be balanced within this time
 POLL_S = 0.5
 
@@ -82,7 +86,7 @@ class Straggler(Client):
 
 
 class ClusterAuditor(Auditor):
-    """Also checks that the cluster becomes balanced."""
+    """Also checks that the cluster becomes balanced, and every topic spread over its servers."""
 
     def __init__(self, world: ClusterWorld, topics: list[LiveTopic]) -> None:
         super().__init__(world, topics)
@@ -90,15 +94,22 @@ class ClusterAuditor(Auditor):
         self._router = Router(world, topics)
 
     async def check_balance(self) -> None:
-        """Every partition has a living owner, and every server that is not draining has a share."""
+        """Every partition has a living owner, and every server that is not draining has a share.
+
+        No server has too many partitions of one topic.
+        """
+        await self._check_soon("never-rebalanced", self._faults)
+        await self._check_soon("crowded-topic", self._crowded)
+
+    async def _check_soon(self, anomaly: str, look: Callable[[], list[str]]) -> None:
         until_s = self._cluster.loop.time() + BALANCE_S
         while True:
-            faults, late = self._faults(), self._cluster.loop.time() > until_s
+            faults, late = look(), self._cluster.loop.time() > until_s
             if not faults or late:
                 break
             await asyncio.sleep(POLL_S)
         for fault in faults:
-            self._cluster.recorder.note("never-rebalanced", text=fault)
+            self._cluster.recorder.note(anomaly, text=fault)
 
     async def check_schedule(self) -> None:
         """The schedule info of every server sends clients to owners: no put is forwarded."""
@@ -149,8 +160,26 @@ class ClusterAuditor(Auditor):
             owners = record.owners if record is not None else ()
             for partition in range(topic.partitions):
                 owner = owners[partition] if partition < len(owners) else ""
+                if record is not None and str(partition) in record.lent:
+                    lender = record.lent[str(partition)]
+                    found.append(f"{topic.name}/{partition} is still lent by {lender}")
                 if owner not in serving:
                     found.append(f"{topic.name}/{partition} is {owner!r}'s, {serving} serve")
+        return found
+
+    def _crowded(self) -> list[str]:
+        """Computed without the code under test; all servers have the same weight."""
+        assignments, servers = self._cluster.control.assignments(), self._cluster.control.ring()
+        found = []
+        for topic in self.topics:
+            record = assignments.get(topic.uuid)
+            counts = Counter(record.owners if record is not None else ())
+            most = ceil(BOUND * counts.total() / max(len(servers), 1))
+            found += [
+                f"{host} has {count} of {counts.total()} partitions of {topic.name}, at most {most}"
+                for host, count in counts.items()
+                if count > most
+            ]
         return found
 
 

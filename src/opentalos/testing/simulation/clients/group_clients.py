@@ -5,7 +5,7 @@ from typing import Any
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.values import Commit, ConsumeUnit
-from opentalos.testing.simulation.clients.message_clients import OWNER, Client, LiveTopic
+from opentalos.testing.simulation.clients.message_clients import Client, LiveTopic
 from opentalos.testing.simulation.world.server import SimulatedServer
 from opentalos.testing.simulation.world.world import World
 
@@ -55,7 +55,7 @@ class Worker(Client):
         )
         unit = ConsumeUnit(self.group, topic.resource, self.name, (partition,))
         answer = await self.ask(
-            server, lock, lambda broker: broker.consumers.lock_partitions(OWNER, unit, "w:1")
+            server, lock, lambda broker: broker.consumers.lock_partitions(topic.owner, unit, "w:1")
         )
         if answer is None:
             return
@@ -78,7 +78,7 @@ class Worker(Client):
             server,
             query,
             lambda broker: broker.consumers.query_offset(
-                OWNER, self.group, topic.resource, partition
+                topic.owner, self.group, topic.resource, partition
             ),
         )
         if offset is not None:
@@ -111,7 +111,7 @@ class Worker(Client):
         )
         asked = Commit(self.group, topic.resource, partition, self.name, offset)
         accepted = await self.ask(
-            server, commit, lambda broker: broker.consumers.update_offset(OWNER, asked)
+            server, commit, lambda broker: broker.consumers.update_offset(topic.owner, asked)
         )
         if accepted:
             recorder.ok(commit)
@@ -132,7 +132,7 @@ class Worker(Client):
         )
         unit = ConsumeUnit(self.group, topic.resource, self.name, tuple(partitions))
         answer = await self.ask(
-            server, renewal, lambda broker: broker.consumers.renew(OWNER, unit, "w:1")
+            server, renewal, lambda broker: broker.consumers.renew(topic.owner, unit, "w:1")
         )
         if answer is not None:
             failed = list(answer[1]) if answer[0] else partitions
@@ -147,7 +147,7 @@ class Worker(Client):
         unit = ConsumeUnit(self.group, topic.resource, self.name, (partition,))
 
         async def release(broker: Broker) -> bool:
-            await broker.consumers.unlock_partitions(OWNER, unit)
+            await broker.consumers.unlock_partitions(topic.owner, unit)
             return True
 
         if await self.ask(server, unlock, release):

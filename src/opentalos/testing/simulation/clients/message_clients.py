@@ -20,12 +20,12 @@ from opentalos.testing.simulation.world.world import World
 T = TypeVar("T")
 
 RETRY_S = 0.3  # between two attempts of a call
-FILLER_BYTES_MAX = 200
 GET_BYTES = 4 << 10
 SAME_PUT_TRIES_MAX = 12  # then a producer abandons the put
 
 OWNER = Principal(id="alice", number=11)
 STRANGER = Principal(id="mallory", number=66)
+NEIGHBOUR = Principal(id="bob", number=12)
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +37,7 @@ class LiveTopic:
     partitions: int
     flushed: bool
     deleted: bool = False
+    owner: Principal = OWNER
     reached: dict[int, int] = field(default_factory=dict)  # next offsets that readers saw
     addresses: dict[int, str] = field(default_factory=dict)  # by the last schedule info
 
@@ -52,6 +53,7 @@ class Client:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.rng: random.Random = world.rng(name)
+        self._payloads = world.rng(f"{name} payloads")
 
     async def think(self, factor: float = 1.0) -> None:
         """Pause between two calls."""
@@ -107,9 +109,10 @@ class Client:
             partition=partition,
             ids=ids,
             server=server.name,
+            tenant=topic.owner.id,
             **args,
         )
-        caller = STRANGER if args.get("granted") is False else OWNER
+        caller = STRANGER if args.get("granted") is False else topic.owner
         try:
             target = PutTarget(topic.resource, partition)
             base = await server.put(caller, target, blocks, timeout_s=self.world.config.call_s)
@@ -121,8 +124,10 @@ class Client:
 
     def block(self, ids: Sequence[str], stamp: ProducerStamp | None = None) -> MessageBlock:
         """A block whose payload names its messages."""
-        filler_bytes = self.rng.randrange(FILLER_BYTES_MAX)
-        return MessageBlock(payload.encode(ids, filler_bytes), len(ids), producer=stamp)
+        config, rng = self.world.config, self._payloads
+        filler_bytes = self.rng.randrange(config.filler_bytes_max)
+        rest = payload.filler(rng.choice(config.payloads), filler_bytes, rng)
+        return MessageBlock(payload.encode(ids, rest), len(ids), producer=stamp)
 
     async def get(
         self,
@@ -142,7 +147,7 @@ class Client:
             server=server.name,
             **args,
         )
-        caller = STRANGER if args.get("granted") is False else OWNER
+        caller = STRANGER if args.get("granted") is False else topic.owner
         messages_max = self.rng.choice([1, 3, 20])
         query = GetQuery(topic.resource, partition, offset, messages_max, GET_BYTES)
         result = await self.ask(server, operation, lambda broker: _get(broker, caller, query))
@@ -168,7 +173,7 @@ class Client:
         found = await self.ask(
             server,
             operation,
-            lambda broker: broker.messages.offsets(OWNER, topic.resource, partition),
+            lambda broker: broker.messages.offsets(topic.owner, topic.resource, partition),
         )
         if found is not None:
             self.world.recorder.ok(operation, start=found.start, next=found.next)

@@ -1,14 +1,24 @@
 """Payloads of simulated messages: they contain the messages' ids and a checksum."""
 
+import random
 import zlib
 from collections.abc import Sequence
+
+from opentalos.testing.simulation.world.world import NOISE, ZEROS
 
 CHECK_BYTES = 4
 
 
-def encode(ids: Sequence[str], filler_bytes: int = 0) -> bytes:
+def filler(kind: str, count_bytes: int, rng: random.Random) -> bytes:
+    """Bytes of one kind: text, zeros as of a page that was never written, or noise."""
+    if kind == NOISE:
+        return rng.randbytes(count_bytes)
+    return (b"\0" if kind == ZEROS else b".") * count_bytes
+
+
+def encode(ids: Sequence[str], rest: bytes = b"") -> bytes:
     """A block's payload with the ids of its messages."""
-    body = ",".join(ids).encode() + b";" + b"." * filler_bytes
+    body = ",".join(ids).encode() + b";" + rest
     return zlib.crc32(body).to_bytes(CHECK_BYTES, "big") + body
 
 

@@ -166,7 +166,7 @@ class TableAuditor(TableClient):
         return operation.ok
 
     def _clocks_ms(self) -> list[int]:
-        return [server.clock.wall_ms() for server in self.world.running()]
+        return [server.broker.context.log.time.append_ms() for server in self.world.running()]
 
     async def _read(self, name: str, view: StreamView, late: bool) -> bool:
         """Read a whole stream; recorded once it has the last changes, or when it is late."""

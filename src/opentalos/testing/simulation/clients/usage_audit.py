@@ -10,6 +10,7 @@ from opentalos.model.identity import Principal
 from opentalos.model.names import SYSTEM_TENANT, USAGE_TOPIC
 from opentalos.testing.simulation.clients.message_clients import RETRY_S, Client
 from opentalos.testing.simulation.stores.disk import SEGMENT_SUFFIX, SimulatedDisk
+from opentalos.testing.simulation.stores.stored_journals import JOURNAL_SUFFIX, laid_over
 from opentalos.testing.simulation.stores.stored_logs import Partition, stored_logs
 from opentalos.testing.simulation.world.server import ServerLost, UnansweredBug
 from opentalos.testing.simulation.world.world import World
@@ -46,7 +47,7 @@ class UsageAuditor(Client):
     def note_stored(self) -> None:
         """Note all blocks that were ever committed; call this when no server runs."""
         world = self.world
-        files = _segments(world.disk)
+        files = laid_over(_segments(world.disk), _files(world.disk, JOURNAL_SUFFIX).values())
         for (topic, partition), blocks, sure in stored_logs(world.disk.records, files):
             if topic in self._system_topics:
                 continue
@@ -88,16 +89,17 @@ class UsageAuditor(Client):
 
 
 def _segments(disk: SimulatedDisk) -> dict[str, bytes]:
-    """Every segment file that ever existed.
+    """Every segment file that ever existed."""
+    return _files(disk, SEGMENT_SUFFIX)
+
+
+def _files(disk: SimulatedDisk, suffix: str) -> dict[str, bytes]:
+    """Every file of the kind that ever existed.
 
     A server that does not know of a topic's deletion may create a file of the same name again.
     """
-    there = {
-        path: bytes(file.content)
-        for path, file in disk.files.items()
-        if path.endswith(SEGMENT_SUFFIX)
-    }
-    return there | disk.removed
+    there = {path: bytes(file.content) for path, file in disk.files.items()} | disk.removed
+    return {path: content for path, content in there.items() if path.endswith(suffix)}
 
 
 def _covers_all(lines: Lines, ends: dict[Partition, int]) -> bool:

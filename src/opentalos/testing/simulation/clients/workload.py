@@ -7,9 +7,11 @@ from opentalos.broker.admin.log_verify import verify_logs
 from opentalos.broker.broker import Broker
 from opentalos.broker.values import AttributeChange, CheckpointKey, NewTopic, Topic
 from opentalos.model.errors import TalosError
+from opentalos.model.identity import Principal
 from opentalos.model.names import uuid_of
 from opentalos.testing.simulation.clients.group_clients import Worker
 from opentalos.testing.simulation.clients.message_clients import (
+    NEIGHBOUR,
     OWNER,
     RETRY_S,
     Client,
@@ -19,6 +21,12 @@ from opentalos.testing.simulation.clients.message_clients import (
     Reader,
     Stranger,
     decode_blocks,
+)
+from opentalos.testing.simulation.clients.storage_clients import (
+    Crowd,
+    DurabilityChanger,
+    Neighbour,
+    Poisoner,
 )
 from opentalos.testing.simulation.clients.table_workload import TableScene
 from opentalos.testing.simulation.clients.usage_audit import UsageAuditor
@@ -63,7 +71,9 @@ class Admin(Client):
         super().__init__(world, "admin")
         self.topics, self.all_topics = topics, list[LiveTopic]()
 
-    async def create(self, name: str, *, partitions: int, flushed: bool) -> LiveTopic:
+    async def create(
+        self, name: str, *, partitions: int, flushed: bool, owner: Principal = OWNER
+    ) -> LiveTopic:
         """Create a topic; retry while faults prevent it."""
         attributes = {"durability": "flushed" if flushed else "synced"}
         if self.rng.random() < 0.4:
@@ -78,18 +88,23 @@ class Admin(Client):
             server = await self.server()
             try:
                 topic = await server.call(
-                    "create", lambda broker: broker.topics.create_topic(OWNER, new), timeout_s=6
+                    "create", lambda broker: broker.topics.create_topic(owner, new), timeout_s=6
                 )
             except (TalosError, ServerLost, UnansweredBug):
-                found = await self._find(server, name)
+                found = await self._find(server, name, owner)
                 if found is None:
                     await asyncio.sleep(RETRY_S)
                     continue
                 topic = found
-            live = LiveTopic(topic.resource, name, topic.partitions, flushed)
+            live = LiveTopic(topic.resource, name, topic.partitions, flushed, owner=owner)
             self.all_topics.append(live)
-            durability = attributes["durability"]
-            self.world.recorder.note("topic", topic=live.resource, durability=durability)
+            self.world.recorder.note(
+                "topic",
+                topic=live.resource,
+                durability=attributes["durability"],
+                retention_s=new.retention_s,
+                retention_bytes=attributes.get("retention.bytes"),
+            )
             return live
 
     async def run(self) -> None:
@@ -98,6 +113,8 @@ class Admin(Client):
             await self.think(20)
             at = self.rng.randrange(len(self.topics))
             topic = self.topics[at]
+            if topic.owner != OWNER:
+                continue
             if self.rng.random() < 0.3:
                 topic.deleted = True
                 await self._delete_until_done(topic)
@@ -128,16 +145,16 @@ class Admin(Client):
         key = CheckpointKey(group, topic.resource, partition)
 
         async def reset(broker: Broker) -> bool:
-            await broker.consumers.reset_checkpoint(OWNER, key, offset)
+            await broker.consumers.reset_checkpoint(topic.owner, key, offset)
             return True
 
         if await self.ask(server, operation, reset):
             self.world.recorder.ok(operation)
 
-    async def _find(self, server: SimulatedServer, name: str) -> Topic | None:
+    async def _find(self, server: SimulatedServer, name: str, owner: Principal) -> Topic | None:
         # A create whose reply was lost may have taken effect, now or a moment later.
         async def find(broker: Broker) -> Topic:
-            return broker.topics.find_topic(OWNER, name)
+            return broker.topics.find_topic(owner, name)
 
         known = {topic.resource for topic in self.all_topics}
         try:
@@ -174,14 +191,19 @@ class Admin(Client):
             partitions=partitions if changes else None,
             retention_s=self.rng.choice(RETENTION_S),
         )
+        operation = self.world.recorder.invoke(
+            self.name, "alter", topic=topic.resource, retention_s=change.retention_s
+        )
         try:
             changed = await server.call(
                 "change",
                 lambda broker: broker.topics.change_attribute(OWNER, topic.resource, change),
                 timeout_s=6,
             )
-        except (TalosError, ServerLost, UnansweredBug):
+        except (TalosError, ServerLost, UnansweredBug) as error:
+            self.record_failure(operation, error)
             return
+        self.world.recorder.ok(operation)
         topic.partitions = changed.partitions
 
 
@@ -243,6 +265,7 @@ class Auditor(Client):
         history = world.recorder.history
         excused = [note.args["topic"] for note in history.noted("rot")]
         excused += SIDE_INDEX  # writing one may fail; it is rebuilt when needed
+        excused += list(world.disk.resurrected)
         if history.noted("usurped"):
             # A stand-alone server assumes that no other one deletes topics: its guard asks no one.
             excused += sorted(self._dead)
@@ -254,13 +277,13 @@ class Auditor(Client):
         await verify_logs(files, meta, report, lambda done, total: None)
         for path in world.disk.files:
             topic_uuid = path.split("/", 1)[0]
-            if topic_uuid in self._dead and topic_uuid not in excused:
+            if topic_uuid in self._dead and not {topic_uuid, path} & set(excused):
                 world.recorder.note("left-behind", text=path)
 
     async def _count_partitions(self, topic: LiveTopic) -> None:
         # The outcome of the last change may be unknown to the admin.
         async def find(broker: Broker) -> Topic:
-            return broker.topics.find_topic(OWNER, topic.name)
+            return broker.topics.find_topic(topic.owner, topic.name)
 
         server = await self.server()
         try:
@@ -354,7 +377,9 @@ class Auditor(Client):
         offset = await self.ask(
             server,
             lookup,
-            lambda broker: broker.messages.offset_at(OWNER, topic.resource, partition, asked_ms),
+            lambda broker: broker.messages.offset_at(
+                topic.owner, topic.resource, partition, asked_ms
+            ),
         )
         if offset is None:
             return
@@ -368,9 +393,36 @@ class Auditor(Client):
 def _message_clients(world: World, topics: list[LiveTopic]) -> list[Actor]:
     clients: list[Actor] = [Stranger(world, "stranger", topics)]
     clients += [Producer(world, f"plain{n}", topics) for n in range(2)]
-    clients += [IdempotentProducer(world, f"exact{n}", topics, n + 1) for n in range(2)]
+    exact = range(world.config.producers)
+    clients += [IdempotentProducer(world, f"exact{n}", topics, n + 1) for n in exact]
     clients += [Reader(world, f"reader{n}", topics) for n in range(2)]
     clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in range(2)]
+    return clients
+
+
+async def _storage_clients(world: World, admin: Admin, topics: list[LiveTopic]) -> list[Actor]:
+    """Clients that only the storage worlds have."""
+    config, clients = world.config, list[Actor]()
+    if config.neighbour:
+        other = await admin.create("beside", partitions=2, flushed=False, owner=NEIGHBOUR)
+        topics.append(other)
+        clients.append(Neighbour(world, "neighbour", topics))
+    if config.crowded:
+        clients += [Crowd(world, f"crowd{n}", topics) for n in range(2)]
+    if config.changed:
+        clients.append(DurabilityChanger(world, "changer", topics))
+    if world.stores.files.poison:
+        clients.append(Poisoner(world, "poisoner", topics))
+        until_s = world.loop.time() + config.chaos_s
+        world.recorder.note("tenant-fails", tenant=OWNER.id, until_s=until_s)
+
+    def folders() -> tuple[str, list[str]]:
+        mine = [topic for topic in topics if topic.owner == OWNER]
+        return OWNER.id, [
+            f"{topic.uuid}/{partition}" for topic in mine for partition in range(topic.partitions)
+        ]
+
+    world.crowd_from(folders)
     return clients
 
 
@@ -380,11 +432,12 @@ async def standard_workload(world: World) -> None:
     await world.start_server()
     topics: list[LiveTopic] = []
     admin = Admin(world, topics)
-    topics.append(await admin.create("synced", partitions=2, flushed=False))
+    topics.append(await admin.create("synced", partitions=world.config.partitions, flushed=False))
     topics.append(await admin.create("flushed", partitions=1, flushed=True))
     tables = TableScene(world)
     await tables.create()
     clients: list[Actor] = [admin, *_message_clients(world, topics)]
+    clients += await _storage_clients(world, admin, topics)
     clients = [*(clients if world.config.messages else ()), *tables.clients()]
     tasks = [asyncio.create_task(each.run(), name=each.name) for each in clients]
     await world.inject_faults()

@@ -82,6 +82,8 @@ class ControlView:
                         owners=list(published.owners),
                         planned=sorted(map(int, published.moved_from)),
                     )
+            for path in sorted(shown.keys() - state.keys()):
+                self._recorder.note("forgotten", topic=path.removeprefix(f"{ASSIGNMENT}/"))
             shown = {path: record.version for path, record in state.items()}
 
     async def _follow_servers(self) -> None:

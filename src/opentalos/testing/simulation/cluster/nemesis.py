@@ -14,6 +14,7 @@ EVENTS_AT_ONCE = 4
 RUNNING_MIN = 2  # hosts that must remain when one leaves permanently
 HOSTS_MAX = 5
 ONE_WAY = 0.4  # probability that a cut between two places has one direction
+SESSIONS_END = 0.5  # probability that an outage of the coordination ends every session
 LATE_S = 6.0  # after the announced time
 
 Event = Callable[[], Awaitable[None]]
@@ -30,6 +31,7 @@ class Nemesis:
 
     def __init__(self, world: ClusterWorld) -> None:
         self._world, self._rng = world, world.rng("nemesis")
+        self._sessions = world.rng("sessions after an outage")
         self._busy: dict[str, None] = {}  # hosts whose process an event affects
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -245,6 +247,7 @@ class Nemesis:
     async def _slow_link(self) -> None:
         faults = self._world.cluster_faults
         way = Way(self._any_host(), self._rng.choice([META, FILES, ROWS, self._any_host()]))
+        self._world.recorder.note("slow-link", ways=[list(way)])
         self._world.network.slow(way, self._drawn(faults.slow_link_s))
         await asyncio.sleep(self._drawn(faults.cut_s))
         self._world.network.slow(way, 0.0)
@@ -252,6 +255,8 @@ class Nemesis:
     async def _meta_down(self) -> None:
         ways = [Way(ANY_PLACE, META), Way(META, ANY_PLACE)]
         await self._cut("meta-down", ways, self._world.cluster_faults.meta_down_s)
+        if self._sessions.random() < SESSIONS_END:
+            end_sessions(self._world)
 
     # --- clock and disk --------------------------------------------------------------------------
 
@@ -270,3 +275,11 @@ class Nemesis:
         await asyncio.sleep(self._drawn(self._world.cluster_faults.full_s))
         disk.capacity_bytes = CAPACITY_BYTES
         self._world.recorder.note("disk-has-space")
+
+
+def end_sessions(world: ClusterWorld) -> None:
+    """The coordination ends every session, as one that was stopped does when it continues."""
+    world.recorder.note("sessions-end")
+    for server in world.hosts.values():
+        if server is not None:
+            server.meta.end_session()

@@ -124,6 +124,11 @@ class SessionMetaStore:
         if self._session is not None and self._link.up():
             self._session.end()
 
+    def end_session(self) -> None:
+        """The service ends the session; the client learns of it at its next call."""
+        if self._session is not None:
+            self._session.end()
+
     def lose_process(self) -> None:
         """The client crashed: the service keeps the session until it expires."""
 

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from opentalos.broker.broker import BrokerConfig
+from opentalos.broker.cluster.membership import LEND
 from opentalos.broker.cluster.records import LeavingKind
 from opentalos.model.errors import TalosError
 from opentalos.model.limits import ClusterLimits
@@ -48,6 +49,7 @@ from opentalos.testing.simulation.world.world import (
 
 TOKEN_BYTES = 8
 RECOVER_REFUSED_WORST = 1.0  # highest probability; see FileFaults
+LENDING = 0.5  # probability that the servers of a world lend when they restart
 ADDRESSED = 0.6  # of calls go to the server that the schedule info names
 
 CLUSTER_LIMITS = ClusterLimits(
@@ -64,8 +66,9 @@ CLUSTER_LIMITS = ClusterLimits(
 class ClusterConfig(WorldConfig):
     """Size and faults of the cluster. Faults that are None are drawn from the seed.
 
-    ``recover_refused`` has a generator of its own and is drawn only if ``files`` is: with 0, seeds
-    from before this fault existed give the same histories as then.
+    ``recover_refused`` and ``lending`` (restarts lend their partitions) have generators of their
+    own and are drawn only if ``files`` is: with 0, seeds from before they existed give the same
+    histories as then.
     """
 
     chaos_s: float = 12.0
@@ -76,6 +79,7 @@ class ClusterConfig(WorldConfig):
     limits: ClusterLimits = field(default_factory=lambda: CLUSTER_LIMITS)
     cluster: ClusterFaults | None = None
     recover_refused: float | None = None
+    lending: bool | None = None
 
 
 class ClusterWorld(World):
@@ -89,6 +93,8 @@ class ClusterWorld(World):
         if self.cluster_config.files is None:
             files = replace(self.stores.files, recover_refused=self._draw_refusals())
             self.stores = replace(self.stores, files=files)
+        ensemble = SimulatedClock(self.loop, random.Random(0))
+        self.disk.records.wall_ms = ensemble.wall_ms
         self.network = SimulatedNetwork(self.disk)
         self.directory = Directory(self.network)
         self.hosts: dict[str, ClusterServer | None] = {}
@@ -97,6 +103,12 @@ class ClusterWorld(World):
         self.forwarded = 0
         self._made: list[ClusterServer] = []
         self.control = ControlView(self.disk, self.recorder)
+        limits = self.cluster_config.limits
+        self.limits = replace(limits, restart=LEND) if self._draw_lending() else limits
+
+    def _draw_lending(self) -> bool:
+        drawn = self.cluster_config.files is None and self.rng("lending").random() < LENDING
+        return drawn if self.cluster_config.lending is None else self.cluster_config.lending
 
     def _draw_refusals(self) -> float:
         if self.cluster_config.recover_refused is not None:
@@ -158,6 +170,7 @@ class ClusterWorld(World):
         server = self.hosts.get(host)
         if server is None or not server.alive:
             return
+        began_s = self.loop.time()
         self.recorder.note("stopping", server=server.name, host=host)
         try:
             await server.stop()
@@ -170,6 +183,8 @@ class ClusterWorld(World):
         mine = leaving is not None and leaving.incarnation == server.seat.incarnation
         if leaving is not None and mine and leaving.kind == LeavingKind.RESTART.value:
             self.recorder.note("announced", host=host, wait_s=leaving.wait_s)
+        elif leaving is not None and mine and leaving.kind == LeavingKind.LEND.value:
+            self.recorder.note("lends", host=host, began_s=began_s, wait_s=leaving.wait_s)
 
     async def crash_all(self) -> None:
         """Crash every process."""
@@ -215,7 +230,7 @@ class ClusterWorld(World):
             metering=METERING if self.metered else None,
             minute_ms=self.config.minute_ms,
             sds=config.sds,
-            cluster=config.limits,
+            cluster=self.limits,
             incarnation=incarnation,
         )
         seat = Seat(

@@ -18,7 +18,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from opentalos.model.errors import StorageFull, TalosError
@@ -27,12 +27,15 @@ from opentalos.testing.simulation.loop import SimulatedProcess, SimulationLoop
 from opentalos.testing.simulation.stores.kills import Kills
 from opentalos.testing.simulation.stores.refusal import Refusals
 from opentalos.testing.simulation.stores.stored_logs import WatchedRecords
+from opentalos.testing.simulation.stores.troubles import Troubles
 
 T = TypeVar("T")
 
 PAGE_BYTES = 512  # a sector, the smallest unit that real disks lose
 CAPACITY_BYTES = 1 << 30
 SEGMENT_SUFFIX = ".log"
+WATCHED_SUFFIXES = (SEGMENT_SUFFIX, ".jnl")  # segments, and files of journals
+ENTRY_S = 5.0  # a delete so long ago is durable
 
 
 class DiskEvent(NamedTuple):
@@ -54,6 +57,8 @@ class SimulatedFile:
     flushed_bytes: int = 0
     synced_bytes: int = 0
     before_last_bytes: int = 0  # length before the last successful commit
+    committed_s: float = float("inf")  # when the last successful commit returned
+    rotten: bool = False
     in_flight: bytes = b""  # handed to the disk, not yet written
     lies_from: int | None = None  # a sync failed here; later syncs report success and store nothing
     fenced: bool = False
@@ -72,13 +77,17 @@ class SimulatedDisk:
     """Files, plus the storage of the faulty MetaStore and RowStore, for any number of servers."""
 
     def __init__(
-        self, loop: SimulationLoop, rng: random.Random, refusals: random.Random | None = None
+        self,
+        loop: SimulationLoop,
+        rng: random.Random,
+        refusals: random.Random | None = None,
+        troubles: random.Random | None = None,
     ) -> None:
         self.loop = loop
         self.rng = rng
         self.files: dict[str, SimulatedFile] = {}
         self.records = WatchedRecords()  # of meta and rows; their files are not used
-        self.removed: dict[str, bytes] = {}  # segments, as they were when they were first removed
+        self.removed: dict[str, bytes] = {}  # of these, as they were when they were first removed
         self.capacity_bytes = CAPACITY_BYTES
         self.used_bytes = 0
         self.observers: list[Callable[[DiskEvent], None]] = []
@@ -86,6 +95,10 @@ class SimulatedDisk:
         self.kills = Kills()
         self.stuck: dict[str, None] = {}  # topics (uuids) whose files reject every write
         self.refusals = Refusals(loop, refusals or random.Random(0))
+        self.troubles = Troubles(loop, troubles or random.Random(0))
+        self.entries_undone = 0.0  # see FileFaults
+        self.resurrected: dict[str, None] = {}  # files whose deletion a power loss undid
+        self._deleted: list[tuple[float, str, SimulatedFile]] = []
         self._context: Context = copy_context()
 
     async def after(self, delay_s: float, effect: Callable[[], T]) -> T:
@@ -161,8 +174,10 @@ class SimulatedDisk:
         """Delete a file; its writer is fenced."""
         file = self.files.pop(path, None)
         if file is not None:
-            if path.endswith(SEGMENT_SUFFIX):
+            if path.endswith(WATCHED_SUFFIXES):
                 self.removed.setdefault(path, bytes(file.content))
+            if self.entries_undone:
+                self._deleted.append((self.loop.time(), path, replace(file)))
             file.fenced, file.fenced_bytes = True, len(file.content)
             self.used_bytes -= len(file.content)
 
@@ -177,6 +192,7 @@ class SimulatedDisk:
 
     def lose_power(self) -> None:
         """Damage every file as a power loss does; the rest is on stable storage."""
+        self._undo_deletes()
         for file in self.files.values():
             self._damage(file, file.synced_bytes)
             file.synced_bytes = file.flushed_bytes = len(file.content)
@@ -204,6 +220,17 @@ class SimulatedDisk:
         for observer in self.observers:
             observer(DiskEvent(kind, path, process.name, length))
 
+    def _undo_deletes(self) -> None:
+        """A delete's directory entry is not durable at once, so the file may be there again."""
+        now_s, rng = self.loop.time(), self.troubles.rng
+        for deleted_s, path, file in self._deleted:
+            young = now_s - deleted_s < ENTRY_S
+            if young and path not in self.files and rng.random() < self.entries_undone:
+                self.files[path] = file
+                self.used_bytes += len(file.content)
+                self.resurrected[path] = None
+        self._deleted.clear()
+
     def _stabilise(self, file: SimulatedFile, *, to_platter: bool) -> None:
         length = len(file.content)
         if file.lies_from is not None:
@@ -226,22 +253,18 @@ class SimulatedDisk:
         before = len(file.content)
         if before > stable_bytes:
             tail = bytes(file.content[stable_bytes:])
-            file.content[stable_bytes:] = damaged_tail(
-                tail, stable_bytes, self.rng, whole_pages=file.durability is Durability.FLUSHED
-            )
+            file.content[stable_bytes:] = damaged_tail(tail, stable_bytes, self.rng)
             self.used_bytes += len(file.content) - before
         file.flushed_bytes = min(file.flushed_bytes, len(file.content))
         if file.fenced_bytes is not None:
             file.fenced_bytes = min(file.fenced_bytes, len(file.content))
 
 
-def damaged_tail(
-    tail: bytes, position: int, rng: random.Random, *, whole_pages: bool = False
-) -> bytes:
+def damaged_tail(tail: bytes, position: int, rng: random.Random) -> bytes:
     """The bytes that a crash leaves of unsynced bytes from ``position`` on: any subset of pages.
 
-    A lost page reads as zeros. Unless ``whole_pages``, a page may also be torn at any byte, and
-    lost bytes may read as arbitrary older content. The file may always end at an earlier byte.
+    A lost page reads as zeros: file systems show no older content in bytes that were appended. The
+    file may always end at an earlier byte.
     """
     mode = rng.randrange(4)
     if mode == 0:
@@ -255,13 +278,6 @@ def damaged_tail(
     while at < len(tail):
         page_end = at + PAGE_BYTES - (position + at) % PAGE_BYTES
         page = tail[at:page_end]
-        fate = rng.randrange(4)
-        if fate < 2:
-            left += page
-        else:
-            kept = rng.randint(0, len(page)) if fate == 2 and not whole_pages else 0
-            rest = len(page) - kept
-            zeros = whole_pages or rng.random() < 0.7
-            left += page[:kept] + (bytes(rest) if zeros else rng.randbytes(rest))
+        left += page if rng.random() < 0.5 else bytes(len(page))
         at = page_end
     return bytes(left[: rng.choice([len(left), rng.randint(0, len(left))])])

@@ -55,6 +55,11 @@ class FileFaults(_Faults):
     read_fails: float = 0.0  # not done
     delete_fails: float = 0.0  # not done
     writeback: float = 0.0  # a flushed commit reaches stable storage without a sync
+    # Not drawn: only the worlds of ``storage_worlds`` have them.
+    poison: float = 0.0  # above 0: a commit that contains a poisonous message always fails
+    raises: float = 0.0  # of calls: an exception that is no port error, before any effect
+    foreign: float = 0.0  # of calls of an exhausted machine: no port error either
+    entries_undone: float = 0.0  # of recent deletes and unfinished creates: undone by a power loss
     slow_s: float = 2.0
     hang_s: float = 12.0
     refuse_s: float = 6.0
@@ -83,6 +88,7 @@ class MetaFaults(_Faults):
     unknown: float = 0.0  # of writes: applied or not
     watch_stale: float = 0.0  # a watch returns a state up to ``slow_s`` late
     slow: float = 0.0  # takes up to ``slow_s``
+    unknown_later: float = 0.0  # of unknown writes: applied after the reply, if possible; not drawn
     slow_s: float = 2.0
 
     WORST: ClassVar[dict[str, float]] = {
@@ -123,6 +129,15 @@ class WorldFaults(_Faults):
     clock_jump: float = 0.0  # of wall time, up to ``clock_jump_s`` either way
     disk_full: float = 0.0
     rot: float = 0.0  # a stored bit flips in bytes that the log knows to be acknowledged
+    # Not drawn: only the worlds of ``storage_worlds`` have them.
+    rot_anywhere: float = 0.0  # a stored bit flips anywhere, also in the last commit of a file
+    boot_days: float = 0.0  # of starts, no rate: the wall clock is days wrong, and stays so
+    step_days: float = 0.0  # the wall clock is set days wrong, and right up to ``wrong_s`` later
+    exhausted: float = 0.0  # no threads or descriptors for up to ``exhausted_s``
+    hanging: float = 0.0  # a quarter of the partitions hangs for up to ``hanging_s``
+    wrong_s: float = 5.0
+    exhausted_s: float = 3.0
+    hanging_s: float = 14.0
     pause_s: float = 8.0
     full_s: float = 8.0
     clock_jump_s: float = 600.0
@@ -163,7 +178,7 @@ class ClusterFaults(_Faults):
     disk_full: float = 0.0
     pause_s: float = 6.0
     cut_s: float = 6.0
-    meta_down_s: float = 4.0
+    meta_down_s: float = 6.0
     full_s: float = 4.0
     slow_link_s: float = 1.0
     clock_jump_s: float = 600.0

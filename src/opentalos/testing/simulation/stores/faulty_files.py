@@ -24,6 +24,7 @@ from opentalos.testing.simulation.loop import SimulatedProcess
 from opentalos.testing.simulation.stores.disk import SEGMENT_SUFFIX, SimulatedDisk, SimulatedFile
 from opentalos.testing.simulation.stores.faults import FileFaults
 from opentalos.testing.simulation.stores.kill_points import KillPoint, points_of_blocks
+from opentalos.testing.simulation.stores.troubles import poison_error
 
 WRITE_S = 0.0005  # mean of a write into the page cache
 SYNC_S = 0.002  # mean of a sync
@@ -44,13 +45,14 @@ class FaultyAppendFile:
         self._check_alive()
         before_bytes = len(self._file.content)
         try:
-            _check_stuck(self._store.disk, self._path)
+            await self._store.reached(self._path)
             await self._commit(b"".join(chunks))
             self._check_fence()
         except BaseException as error:
             self._dead = error
             raise
         self._file.before_last_bytes = before_bytes
+        self._file.committed_s = self._store.disk.loop.time()
         length = len(self._file.content)
         self._store.disk.observe("file-commit", self._path, self._store.process, length)
         return length
@@ -62,6 +64,7 @@ class FaultyAppendFile:
         self._check_alive()
         store, file = self._store, self._file
         try:
+            await store.reached(self._path, write=False)
             if store.disk.hits(store.faults.close_fails):
                 raise OutcomeUnknown(f"{self._path}: simulated failure of close")
             await store.disk.after(
@@ -78,12 +81,16 @@ class FaultyAppendFile:
         store, file, disk, faults = self._store, self._file, self._store.disk, self._store.faults
         fails = disk.hits(faults.commit_fails)
         written = data[: disk.rng.choice([0, len(data), disk.rng.randint(0, len(data))])]
+        poison, before_poison = disk.troubles.poison_in(data, faults)
+        if poison:
+            fails, written = True, data[:before_poison]
         slow_s = 0.0
         if disk.hits(faults.commit_slow):
             slow_s = disk.rng.random() * faults.slow_s
         elif disk.hits(faults.commit_hangs):
             slow_s = disk.rng.random() * faults.hang_s
         file.in_flight = data
+        first = not file.content
         points: list[KillPoint] = []
         if not fails and self._path.endswith(SEGMENT_SUFFIX) and disk.kills.watches(store.process):
             points += points_of_blocks(data)
@@ -98,9 +105,12 @@ class FaultyAppendFile:
             disk.kills.after(store.process, points)
 
         await disk.after(store.delay(WRITE_S), write)
-        to_platter = file.durability is Durability.SYNCED or disk.hits(faults.writeback)
+        synced = first or file.durability is Durability.SYNCED
+        to_platter = synced or disk.hits(faults.writeback)
         lies = fails and (len(written) < len(data) or disk.hits(faults.sync_lies))
         await disk.after(store.delay(SYNC_S) + slow_s, sync)
+        if poison:
+            raise poison_error(poison, self._path)
         if fails:
             raise OutcomeUnknown(f"{self._path}: simulated failure of a commit")
 
@@ -121,6 +131,7 @@ class FaultyFileStore:
     def __init__(self, disk: SimulatedDisk, process: SimulatedProcess, faults: FileFaults) -> None:
         self.disk, self.process, self.faults = disk, process, faults
         self.closed = False
+        disk.entries_undone = max(disk.entries_undone, faults.entries_undone)
 
     def delay(self, mean_s: float) -> float:
         """The duration of one operation of the disk."""
@@ -131,7 +142,7 @@ class FaultyFileStore:
         self._check_open()
         check_file_path(path)
         disk = self.disk
-        _check_stuck(disk, path)
+        await self.reached(path)
         if disk.hits(self.faults.create_fails):
             raise StoreUnavailable(f"{path}: simulated failure of create")
         unknown = disk.hits(self.faults.create_unknown)
@@ -146,7 +157,7 @@ class FaultyFileStore:
         self._check_open()
         check_file_path(path)
         disk = self.disk
-        _check_stuck(disk, path)
+        await self.reached(path, deadline_s=deadline_s)
         if not disk.healed and disk.refusals.refuses(path, self.faults):
             disk.observe("recover-refused", path, self.process, 0)
             raise StoreUnavailable(f"{path}: simulated refusal of recover")
@@ -167,6 +178,7 @@ class FaultyFileStore:
         check_file_path(path)
         if position < 0 or bytes_max < 0:
             raise BadRequest(f"{path}: cannot read {bytes_max} bytes at {position}")
+        await self.reached(path, write=False)
         if self.disk.hits(self.faults.read_fails):
             raise StoreUnavailable(f"{path}: simulated failure of read")
         return await self.disk.after(
@@ -177,6 +189,7 @@ class FaultyFileStore:
         """Paths below a folder, sorted; see the port."""
         self._check_open()
         folder = check_file_prefix(prefix)
+        await self.reached(f"{folder}/", write=False)
         start = f"{folder}/" if folder else ""
         return await self.disk.after(
             self.delay(LOOKUP_S),
@@ -187,6 +200,7 @@ class FaultyFileStore:
         """Fence and remove; see the port."""
         self._check_open()
         check_file_path(path)
+        await self.reached(path, write=False)
         if self.disk.hits(self.faults.delete_fails):
             raise StoreUnavailable(f"{path}: simulated failure of delete")
         await self.disk.after(self.delay(LOOKUP_S), lambda: self.disk.remove(path))
@@ -199,6 +213,24 @@ class FaultyFileStore:
     async def close(self) -> None:
         """Close this client; its open files are dead."""
         self.closed = True
+
+    async def reached(
+        self, path: str, *, write: bool = True, deadline_s: float = float("inf")
+    ) -> None:
+        """A call reaches the path's storage; while that hangs, it does not.
+
+        Raises: StoreUnavailable, InjectedError: nothing was done. RecoveryStuck.
+        """
+        if write:
+            _check_stuck(self.disk, path)
+        troubles = self.disk.troubles
+        troubles.check_machine(self.faults)
+        hang_s = troubles.hang_s(path)
+        if hang_s > deadline_s:
+            await self.disk.after(deadline_s, lambda: None)
+            raise RecoveryStuck(path)
+        if hang_s > 0:
+            await self.disk.after(hang_s, lambda: None)
 
     def _slow(self) -> bool:
         return self.disk.hits(self.faults.recover_slow)

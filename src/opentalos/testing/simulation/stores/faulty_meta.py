@@ -2,14 +2,15 @@
 
 ``MemoryMetaStore`` implements the semantics; this module adds delays, lost replies, rejections and
 watches that lag. A write whose reply is lost is applied before the loss is reported or never: the
-services behind this port order the calls of one session.
+services behind this port order the calls of one session. With ``unknown_later`` it may also be
+applied later, as after a new session, if its condition still holds then.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from opentalos.adapters.memory import MemoryMetaStore
-from opentalos.model.errors import OutcomeUnknown, StoreUnavailable
+from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
 from opentalos.ports.meta_store import Record, Session
 from opentalos.testing.simulation.loop import SimulatedProcess
 from opentalos.testing.simulation.stores.disk import SimulatedDisk
@@ -114,6 +115,9 @@ class FaultyMetaStore:
             return await disk.after(self._delay(WRITE_S), apply)
         if disk.hits(0.5):
             await disk.after(self._delay(WRITE_S), apply)
+        elif faults.unknown_later and disk.troubles.rng.random() < faults.unknown_later:
+            late_s = disk.troubles.rng.random() * faults.slow_s
+            disk.later(late_s, lambda: _apply_late(apply))
         raise OutcomeUnknown("simulated: the reply of the meta store was lost")
 
     def _apply(
@@ -134,3 +138,10 @@ class FaultyMetaStore:
         if self._disk.hits(self._faults.slow):
             delay_s += self._disk.rng.random() * self._faults.slow_s
         return delay_s
+
+
+def _apply_late(apply: Callable[[], object]) -> None:
+    try:
+        apply()
+    except TalosError:
+        return  # its condition does not hold any more, or its caller has crashed

@@ -6,7 +6,7 @@ documented layout and not the log's own code, so that it is independent evidence
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from opentalos.adapters.memory import MemoryStorage
@@ -35,6 +35,7 @@ class _Sealed(NamedTuple):
     epoch: int
     next_offset: int
     file_bytes: int
+    number: int  # in the file's name, instead of the base offset; 0: none
 
 
 class WatchedRecords(MemoryStorage):
@@ -43,8 +44,9 @@ class WatchedRecords(MemoryStorage):
     def __init__(self) -> None:
         super().__init__()
         self.sealed: dict[Partition, dict[_Sealed, None]] = {}
-        self.unsealed: dict[Partition, tuple[int, int]] = {}  # base offset and epoch
+        self.unsealed: dict[Partition, tuple[int, ...]] = {}  # base offset, epoch, number
         self._epochs: dict[Partition, int] = {}
+        self.claimed: Callable[[Partition], None] = lambda partition: None
 
     def record_changed(self, path: str) -> None:
         """See MemoryStorage; called with each change that was applied."""
@@ -58,13 +60,24 @@ class WatchedRecords(MemoryStorage):
         known = self.sealed.setdefault(key, {})
         if manifest["epoch"] < self._epochs.get(key, 0):
             return  # a server that does not know of a deletion created the record again
+        if manifest["epoch"] > self._epochs.get(key, 0):
+            self.claimed(key)
         self._epochs[key] = manifest["epoch"]
         self.unsealed.pop(key, None)
-        for base, epoch, next_offset, file_bytes, _ in manifest["segments"]:
+        for base, epoch, next_offset, file_bytes, _, *numbers in manifest["segments"]:
+            number = numbers[0] if numbers else 0
             if next_offset is None:
-                self.unsealed[key] = (base, epoch)
-            else:
-                known[_Sealed(base, epoch, next_offset, file_bytes)] = None
+                self.unsealed[key] = (base, epoch, number)
+            elif not _merged(known, base, next_offset, number):
+                known[_Sealed(base, epoch, next_offset, file_bytes, number)] = None
+
+
+def _merged(known: dict[_Sealed, None], base: int, next_offset: int, number: int) -> bool:
+    """Whether the segment repeats blocks of others, which it replaces."""
+    return number > 0 and any(
+        base <= former.base_offset < former.next_offset <= next_offset and former.number != number
+        for former in known
+    )
 
 
 class StoredLog(NamedTuple):
@@ -84,7 +97,7 @@ def stored_logs(records: WatchedRecords, files: dict[str, bytes]) -> Iterator[St
     for key, segments in records.sealed.items():
         blocks: list[CommittedBlock] = []
         for segment in sorted(segments):
-            content = files.get(_path(key, segment.base_offset, segment.epoch), b"")
+            content = files.get(_path(key, segment.base_offset, segment.epoch, segment.number), b"")
             blocks += _blocks(content[: segment.file_bytes])
         last = records.unsealed.get(key)
         if last is not None:
@@ -92,8 +105,9 @@ def stored_logs(records: WatchedRecords, files: dict[str, bytes]) -> Iterator[St
         yield StoredLog(key, blocks, last is None)
 
 
-def _path(key: Partition, base_offset: int, epoch: int) -> str:
-    return f"{key[0]}/{key[1]}/{base_offset:020d}-{epoch}.log"
+def _path(key: Partition, base_offset: int, epoch: int, number: int) -> str:
+    name = f"n{number}" if number else f"{base_offset:020d}"
+    return f"{key[0]}/{key[1]}/{name}-{epoch}.log"
 
 
 def _blocks(content: bytes) -> Iterator[CommittedBlock]:

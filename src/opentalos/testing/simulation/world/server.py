@@ -16,6 +16,7 @@ from opentalos.testing.simulation.stores.faults import FileFaults, MetaFaults, R
 from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
 from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
 from opentalos.testing.simulation.stores.faulty_rows import FaultyRowStore
+from opentalos.testing.simulation.stores.troubles import InjectedError
 from opentalos.testing.simulation.world.clock import SimulatedClock
 
 T = TypeVar("T")
@@ -27,6 +28,10 @@ class ServerLost(Exception):
 
 class UnansweredBug(Exception):
     """A call ended with an exception that is not a TalosError."""
+
+
+class InjectedBug(UnansweredBug):
+    """The same, because a simulated store raised what its port does not allow."""
 
 
 class PlainSecretBox:
@@ -91,7 +96,12 @@ class SimulatedServer:
 
     async def start(self) -> None:
         """Start the broker. Raises: TalosError, ServerLost."""
-        await self.call("start", lambda broker: broker.start(), timeout_s=None)
+
+        async def start(broker: Broker) -> None:
+            await broker.start()
+            await broker.take_requests()
+
+        await self.call("start", start, timeout_s=None)
         self.ready = True
 
     async def stop(self) -> None:
@@ -134,8 +144,11 @@ class SimulatedServer:
             except TalosError as error:
                 self._settle(answer, None, error)
             except Exception as error:
-                self._settle(answer, None, UnansweredBug(f"{what}: {error!r}"))
-                raise
+                injected = isinstance(error, InjectedError)
+                bug = InjectedBug if injected else UnansweredBug
+                self._settle(answer, None, bug(f"{what}: {error!r}"))
+                if not injected:
+                    raise
 
         def begin() -> None:
             self.process.create_task(serve(), what)

@@ -22,7 +22,7 @@ those of another, and a seed always gives the same history.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opentalos.broker.broker import BrokerConfig
 from opentalos.model.errors import TalosError
@@ -32,9 +32,9 @@ from opentalos.model.limits import (
     MessageLimits,
     MeteringSettings,
     QuotaLimits,
-    SdsLimits,
     TopicLimits,
 )
+from opentalos.model.sds_limits import SdsLimits
 from opentalos.testing.simulation.history import History, Recorder
 from opentalos.testing.simulation.loop import (
     SimulatedProcess,
@@ -50,8 +50,11 @@ from opentalos.testing.simulation.stores.faults import (
     WorldFaults,
 )
 from opentalos.testing.simulation.stores.kills import Kill, Kills, draw_kills
+from opentalos.testing.simulation.stores.stored_logs import Partition
+from opentalos.testing.simulation.world.bounds import Bounds, small_bounds
 from opentalos.testing.simulation.world.clock import SimulatedClock
 from opentalos.testing.simulation.world.server import (
+    InjectedBug,
     PlainSecretBox,
     ServerLost,
     SimulatedServer,
@@ -59,6 +62,7 @@ from opentalos.testing.simulation.world.server import (
     UnansweredBug,
     server_rng,
 )
+from opentalos.testing.simulation.world.storage_nemesis import StorageNemesis, drawn_days
 from opentalos.testing.simulation.world.witness import witness_errors
 
 STARTS_MAX = 100  # attempts to start a server before the world gives up
@@ -69,6 +73,7 @@ ZOMBIE_S = 6.0  # maximum lifetime of a resumed former server
 FULL_ROOM_BYTES = 8 << 10  # maximum free space of a full disk
 TIGHT_QUOTA = 0.2  # probability that a seed has a low put quota
 SKEW_MS = 200  # between servers' clocks
+TEXT, ZEROS, NOISE = "text", "zeros", "noise"  # kinds of payloads
 
 METERING = MeteringSettings(interval_s=0.7, partitions=1)
 
@@ -81,11 +86,20 @@ LOG_LIMITS = LogLimits(
     index_interval_bytes=512,
     tail_cache_bytes_max=8 << 10,
     recover_deadline_s=3.0,
+    merge_segments_min=3,
     retention_interval_s=1.0,
     delete_grace_s=2.0,
     clock_disagree_max_s=60.0,
     space_reserve_bytes=2 << 10,
 )
+
+JOURNAL_BYTES_MAX = 8 << 10
+
+
+def with_journal(limits: LogLimits) -> LogLimits:
+    """The same with a journal, so small that it is trimmed all the time."""
+    return replace(limits, journal=True, journal_bytes_max=JOURNAL_BYTES_MAX)
+
 
 SDS_LIMITS = SdsLimits(
     group_rows_max=4,
@@ -137,6 +151,20 @@ class WorldConfig:
     kills: tuple[Kill, ...] | None = None  # at kill points of tables; None: drawn
     sds: SdsLimits = SDS_LIMITS
     messages: bool = True  # whether clients also use topics directly
+    # What follows is for ``storage_worlds``; see there.
+    payloads: tuple[str, ...] = (TEXT,)  # kinds, one drawn for each block
+    filler_bytes_max: int = 200  # of a payload
+    partitions: int = 2  # of the first topic at its creation
+    producers: int = 2  # idempotent ones
+    changed: bool = False  # whether the durability of topics is changed
+    neighbour: bool = False  # whether another tenant has a topic without faults
+    crowded: bool = False  # whether a tenant sends bursts to all its partitions
+    cpu_share: float = 0.0  # of a server's callbacks, that take processor time
+    bounds: Bounds | None = None  # smaller ones than the product's
+    answer_s: float | None = None  # a caller waits no longer; None: not judged
+    fair_s: float | None = None  # nor does a tenant beside one that fails; None: not judged
+    isolates: bool = False  # whether only poisonous messages may be refused as not served
+    judge_retention: bool = True  # by the true time
 
 
 class World:
@@ -147,7 +175,12 @@ class World:
         rng = self.rng("world")
         shuffled = rng.random() < self.config.shuffle
         self.loop = SimulationLoop(self.rng("shuffle") if shuffled else None)
-        self.disk = SimulatedDisk(self.loop, self.rng("disk"), self.rng("refusals"))
+        if self.config.cpu_share:
+            self.loop.cpu, self.loop.cpu_share = self.rng("cpu"), self.config.cpu_share
+        self.disk = SimulatedDisk(
+            self.loop, self.rng("disk"), self.rng("refusals"), self.rng("troubles")
+        )
+        self.disk.records.claimed = self._claimed
         self.disk.observers.append(self._observe)
         self.recorder = Recorder(self.loop.time)
         self.stores = StoreFaults(
@@ -165,6 +198,8 @@ class World:
         self.zombies: list[SimulatedServer] = []
         self._servers: list[SimulatedServer] = []
         self._jump_ms = 0
+        self._wrong_ms = 0  # by the storage nemesis
+        self._folders: Callable[[], tuple[str, list[str]]] = lambda: ("", [])
         self._nemesis = self.rng("nemesis")
 
     def _plan(self) -> tuple[Kill, ...]:
@@ -180,10 +215,20 @@ class World:
         """Run the scenario to its end and return its history."""
 
         async def main() -> None:
-            self.recorder.note("settings", lease_s=self.config.group.lease_s)
+            config = self.config
+            self.recorder.note(
+                "settings",
+                lease_s=config.group.lease_s,
+                answer_s=config.answer_s,
+                fair_s=config.fair_s,
+                isolates=config.isolates,
+                retention=config.judge_retention,
+                clock_wrong_s=config.log.clock_disagree_max_s,
+                forgets=config.bounds is not None,
+            )
             await scenario(self)
 
-        with witness_errors() as witness:
+        with witness_errors(self._truncated) as witness, small_bounds(self.config.bounds):
             try:
                 self.loop.run(main())
             except (SimulationDeadlock, SimulationRunaway) as error:
@@ -249,12 +294,13 @@ class World:
             try:
                 await server.stop()
             except (TalosError, ServerLost, UnansweredBug) as error:
-                if server.name not in self.killed:
+                if server.name not in self.killed and not isinstance(error, InjectedBug):
                     self.recorder.note("unhandled-error", text=f"{server.name} close: {error!r}")
             self.disk.lose_process(server.process)
 
     def _new_server(self, name: str) -> SimulatedServer:
         incarnation = len(self._servers) + 1
+        self._boot_clock()
         rng = server_rng(self.seed, incarnation)
         skew_ms = self._jump_ms + rng.randint(-SKEW_MS, SKEW_MS)
         config = BrokerConfig(
@@ -270,10 +316,17 @@ class World:
             minute_ms=self.config.minute_ms,
             sds=self.config.sds,
         )
-        clock = SimulatedClock(self.loop, rng, skew_ms=skew_ms)
+        clock = SimulatedClock(self.loop, rng, skew_ms=skew_ms + self._wrong_ms)
         server = SimulatedServer(self.disk, f"{name}.{incarnation}", config, self.stores, clock)
         self._servers.append(server)
         return server
+
+    def _boot_clock(self) -> None:
+        """A machine may boot with a clock that is days wrong, each time by others."""
+        if self.faults.boot_days and not self.disk.healed:
+            rng = self.disk.troubles.rng
+            wrong = rng.random() < self.faults.boot_days
+            self.set_clocks((drawn_days(rng.random()) if wrong else 0) - self._wrong_ms)
 
     def _end_process(self, server: SimulatedServer) -> None:
         if server.alive:
@@ -292,7 +345,8 @@ class World:
 
     async def inject_faults(self) -> None:
         """Draw faults of servers, clock and disk until the chaos time ends."""
-        rng, faults = self._nemesis, self.faults
+        rng, faults, storage = self._nemesis, self.faults, StorageNemesis(self)
+        troubles = None if storage.idle else asyncio.create_task(storage.run(), name="nemesis")
         until_s = self.loop.time() + self.config.chaos_s
         events: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (faults.process_crash, self._crash_and_start),
@@ -312,11 +366,14 @@ class World:
             for probability, event in events:
                 if rng.random() < probability * TICK_S:
                     await event()
+        if troubles is not None:
+            troubles.cancel()
 
     async def heal(self) -> None:
         """End all faults and leave exactly one running server."""
         self.disk.kills.armed = False
-        self.disk.healed = True
+        self.disk.healed = self.disk.troubles.healed = True
+        self.set_clocks(-self._wrong_ms)
         self.disk.capacity_bytes = CAPACITY_BYTES
         self.recorder.note("healed")
         for server in self._servers:
@@ -366,6 +423,20 @@ class World:
         self._end_process(former)
         self.zombies = []
 
+    def set_clocks(self, by_ms: int) -> None:
+        """Move the wall clock of every server, now and later."""
+        self._wrong_ms += by_ms
+        for server in self._servers:
+            server.clock.jump(by_ms)
+
+    def crowd(self) -> tuple[str, list[str]]:
+        """The tenant whose partitions may hang, and their folders."""
+        return self._folders()
+
+    def crowd_from(self, folders: "Callable[[], tuple[str, list[str]]]") -> None:
+        """The workload knows which partitions may hang."""
+        self._folders = folders
+
     async def _jump(self) -> None:
         jump_ms = round(self._nemesis.uniform(-1, 1) * self.faults.clock_jump_s * 1000)
         self.recorder.note("clock-jump", by_ms=jump_ms)
@@ -386,6 +457,12 @@ class World:
         if path is not None:
             topic_uuid, partition, _ = path.split("/")
             self.recorder.note("rot", topic=topic_uuid, partition=int(partition), path=path)
+
+    def _claimed(self, partition: Partition) -> None:
+        self.recorder.note("opening", topic=partition[0], partition=partition[1])
+
+    def _truncated(self, topic_uuid: str, partition: int) -> None:
+        self.recorder.note("truncated", topic=topic_uuid, partition=partition)
 
     def _observe(self, event: DiskEvent) -> None:
         if event.kind == "file-commit":

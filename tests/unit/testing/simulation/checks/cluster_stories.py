@@ -40,6 +40,25 @@ def planned_before_the_announcement(tale: Tale, *, after_s: float) -> None:
     tale.note("registered", servers=["a", "b"])
 
 
+def lent(
+    tale: Tale, *, away: list[str], back: list[str], down_s: float = 5, disturbed: bool = False
+) -> None:
+    """Server a lends its partition and returns. Owners while it is ``away``, and when ``back``."""
+    tale.note("assigned", topic="u", owners=["a", "b", "c"])
+    tale.tick(9.0)
+    tale.note("stopping", host="a")
+    began_s = tale.now_s
+    tale.note("assigned", topic="u", owners=away)
+    tale.note("lends", host="a", began_s=began_s, wait_s=20.0)
+    tale.tick(2.0)
+    if disturbed:
+        tale.note("process-crash", host="b")
+    tale.tick(down_s)
+    tale.note("started", host="a")
+    tale.note("assigned", topic="u", owners=back)
+    tale.tick(9.0)
+
+
 def commit_after_an_unlock_that_came_late(tale: Tale) -> None:
     """It was sent before its worker locked again, and reached the coordinator behind that."""
     tale.put("a", "b")
@@ -67,6 +86,22 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
             lambda tale: restarted(tale, down_s=5, steady=False),
         ],
     ),
+    "not-lent": (
+        [lambda tale: lent(tale, away=["a", "b", "c"], back=["a", "b", "c"])],
+        [lambda tale: lent(tale, away=["b", "b", "c"], back=["a", "b", "c"])],
+    ),
+    "not-taken-back": (
+        [lambda tale: lent(tale, away=["b", "b", "c"], back=["b", "b", "c"])],
+        [
+            lambda tale: lent(tale, away=["b", "b", "c"], back=["b", "b", "c"], down_s=30),
+            lambda tale: lent(tale, away=["b", "b", "c"], back=["c", "c", "c"], disturbed=True),
+        ],
+    ),
+    "moved-by-lending": (
+        [lambda tale: lent(tale, away=["b", "b", "c"], back=["a", "c", "c"])],
+        [lambda tale: lent(tale, away=["c", "b", "c"], back=["a", "b", "c"])],
+    ),
+    "crowded-topic": ([lambda tale: tale.note("crowded-topic")], [acked_and_expired]),
     "stale-schedule": ([lambda tale: tale.note("stale-schedule")], [acked_and_expired]),
     "forward-loop": ([lambda tale: tale.note("forward-loop")], [acked_and_expired]),
 }

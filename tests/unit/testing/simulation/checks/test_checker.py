@@ -9,6 +9,7 @@ from tests.unit.testing.simulation.checks import (
     lookup_stories,
     metering_stories,
     sequence_stories,
+    storage_stories,
     stories,
     table_stories,
 )
@@ -24,6 +25,7 @@ CASES = (
     | lookup_stories.CASES
     | metering_stories.CASES
     | sequence_stories.CASES
+    | storage_stories.CASES
     | table_stories.CASES
 )
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from opentalos.testing.simulation.history import History, Operation
 
+CORRUPT = "CorruptLog"  # prefix of the error text of such a rejection
+
 
 class PartitionName(NamedTuple):
     """Topic (resource name or uuid) and partition, as the history names them."""
@@ -44,6 +46,7 @@ class LogView:
     at: dict[int, dict[str | None, Operation]] = field(default_factory=dict)  # by offset
     places: dict[str, list[int]] = field(default_factory=dict)  # offsets by id, ascending
     rotten: bool = False  # a stored bit was flipped: some of it may be unreadable
+    truncated: bool = False  # a server reported that it found the log shorter
 
     def describe(self) -> str:
         """For the text of an anomaly."""
@@ -62,6 +65,13 @@ class LogView:
             put = self.acked(message_id)
             if put is not None:
                 yield message_id, put
+
+    @property
+    def damaged(self) -> bool:
+        """Whether it is rotten and refuses puts for it, so it cannot know its last messages."""
+        puts = [put for each in self.attempts.values() for put in each if put.error or put.ok]
+        last = max(puts, key=lambda put: put.began_s, default=None)
+        return self.rotten and last is not None and last.error.startswith(CORRUPT)
 
     def first_place(self, message_id: str) -> int | None:
         """Offset of the message's first copy, if it is certain.
@@ -103,11 +113,16 @@ def blocks_of(operation: Operation) -> list[tuple[int, list[str | None]]]:
 
 
 def flushed_topics(history: History) -> set[str]:
-    """Topics that may lose their last messages in a power loss."""
-    return {
+    """Topics that may lose their last messages in a power loss, at least for a while."""
+    created = {
         note.args["topic"]
         for note in history.noted("topic")
         if note.args.get("durability") == "flushed"
+    }
+    return created | {
+        change.args["topic"]
+        for change in history.of("alter")
+        if change.args.get("durability") == "flushed" and change.may_be_done
     }
 
 
@@ -152,6 +167,7 @@ def log_views(history: History) -> list[LogView]:
     for operation in history.of("put", "read", "poll", "range"):
         by_name[_named(operation.args)].append(operation)
     rotten = rotten_partitions(history)
+    truncations = [(_short(_named(note.args)), note.at_s) for note in history.noted("truncated")]
     deleted = deleted_topics(history)
     views: list[LogView] = []
     for name, operations in by_name.items():
@@ -160,6 +176,9 @@ def log_views(history: History) -> list[LogView]:
         bounds = [float("-inf"), *(edge for edge in edges if edge < end_s), end_s]
         for began_s, ended_s in pairwise(bounds):
             view = LogView(name, began_s, ended_s, rotten=_short(name) in rotten)
+            view.truncated = any(
+                _short(name) == cut and began_s <= at_s <= ended_s for cut, at_s in truncations
+            )
             _fill(view, operations)
             views.append(view)
     return views

@@ -1,0 +1,29 @@
+"""Storage worlds of a cluster; see ``world.storage_worlds``.
+
+``python -m opentalos.testing --cluster --world outage 7`` runs one.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from opentalos.testing.simulation.cluster.world import ClusterConfig
+from opentalos.testing.simulation.stores.faults import (
+    ClusterFaults,
+    FileFaults,
+    MetaFaults,
+    RowFaults,
+)
+
+# The coordination service is away for several sessions, while servers crash and lose their files.
+OUTAGE = ClusterConfig(
+    metered=0.0,
+    tabled=0.0,
+    files=FileFaults(commit_slow=0.03),
+    meta=MetaFaults(unknown=0.03),
+    rows=RowFaults(),
+    cluster=ClusterFaults(
+        meta_down=0.3, meta_down_s=12.0, crash=0.1, pause=0.2, cut_storage=0.1, power_loss=0.03
+    ),
+)
+
+CLUSTER_WORLDS: Mapping[str, ClusterConfig] = MappingProxyType({"outage": OUTAGE})

@@ -1,0 +1,99 @@
+"""Storage worlds from a seed: rot, wrong clocks, exhaustion, poison and small bounds.
+
+A failure prints its seed and the command that replays it.
+"""
+
+from collections.abc import Hashable
+
+import pytest
+
+from opentalos.log.context import LogContext
+from opentalos.log.scheduling.lanes import CommitLanes
+from opentalos.log.segment.producers import ProducerTable
+from opentalos.testing.simulation.cluster.storage_worlds import CLUSTER_WORLDS
+from opentalos.testing.simulation.seed_run import run_cluster_seed, run_storage_seed
+from opentalos.testing.simulation.world.storage_worlds import BOUNDS
+
+# Worlds whose promises the product keeps, and the seeds of each.
+KEPT = {
+    "rot": 10,
+    "durability": 10,
+    "poison": 6,
+    "clocks": 10,
+    "exhaustion": 10,
+    "busy": 8,
+    "entries": 8,
+    "late": 10,
+    "bounds": 8,
+    "hanging": 5,
+}
+
+
+@pytest.mark.parametrize("world", KEPT)
+@pytest.mark.timeout(120)
+def test_no_promise_is_broken_in_a_storage_world(world: str) -> None:
+    for seed in range(KEPT[world]):
+        report = run_storage_seed(seed, world, journal=seed % 3 == 2)
+        assert report.ok, str(report)
+
+
+@pytest.mark.timeout(120)
+def test_no_promise_is_broken_while_coordination_is_away_for_long() -> None:
+    for seed in range(6):
+        report = run_cluster_seed(seed, CLUSTER_WORLDS["outage"])
+        assert report.ok, str(report)
+
+
+@pytest.mark.timeout(60)
+def test_small_bounds_are_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound that no run reaches is a bound that nobody has tried."""
+    reached: set[str] = set()
+    note, opened, look = ProducerTable.note, LogContext.note_opened, CommitLanes._look
+
+    def noted(self: ProducerTable, *what: object) -> None:
+        note(self, *what)  # type: ignore[arg-type]  # whatever it takes
+        if self.forgotten:
+            reached.add("producers")
+
+    def note_opened(self: LogContext, partition: Hashable) -> None:
+        opened(self, partition)
+        if len(self.open_partitions) >= BOUNDS.log.segments_open_max:
+            reached.add("open segments")
+
+    def looked(self: CommitLanes) -> None:
+        look(self)
+        if self.count() >= BOUNDS.log.lanes_max:
+            reached.add("lanes")
+
+    monkeypatch.setattr(ProducerTable, "note", noted)
+    monkeypatch.setattr(LogContext, "note_opened", note_opened)
+    monkeypatch.setattr(CommitLanes, "_look", looked)
+    assert BOUNDS.bounds is not None
+    for seed in range(3):
+        run_storage_seed(seed, "bounds")
+    assert reached == {"producers", "open segments", "lanes"}
+
+
+@pytest.mark.timeout(60)
+def test_storage_worlds_have_their_troubles() -> None:
+    """Each kind of trouble happens in its world."""
+    notes = {
+        "rot": {"rot", "process-crash"},
+        "clocks": {"clock-jump"},
+        "exhaustion": {"exhausted"},
+        "entries": {"power-loss"},
+        "hanging": {"tenant-fails"},
+    }
+    for world, kinds in notes.items():
+        history = run_storage_seed(1, world).history
+        assert kinds <= {note.kind for note in history.notes}, world
+    changes = run_storage_seed(1, "durability").history.of("alter")
+    assert {each.args["durability"] for each in changes if "durability" in each.args} == {
+        "synced",
+        "flushed",
+    }
+
+
+def test_a_seed_of_a_storage_world_repeats_itself_exactly() -> None:
+    for world in ("rot", "busy"):
+        assert run_storage_seed(3, world).digest() == run_storage_seed(3, world).digest()
