@@ -42,6 +42,7 @@ name = "{server}"
 key_file = "{key_file}"
 stable_after_s = 1.0
 restart_s = {restart_s}
+restart = "{restart}"
 [zookeeper]
 session_s = {session_s}
 [hdfs]
@@ -114,6 +115,7 @@ class ClusterProcesses:
                 session_s=SESSION_S,
                 lease_s=self.lease_s,
                 restart_s=self.restart_s,
+                restart="wait",
             )
             process = ServerProcess(
                 self.folder / server,
@@ -132,6 +134,11 @@ class ClusterProcesses:
         chosen = [self.servers[name] for name in names or self.names]
         with ThreadPoolExecutor(len(chosen)) as pool:
             list(pool.map(ServerProcess.start, [item for item in chosen if item.process is None]))
+
+    def lend(self, name: str) -> None:
+        """From its next start on, restarts of a server lend its partitions."""
+        server = self.servers[name]
+        server.config = server.config.replace('restart = "wait"', 'restart = "lend"')
 
     def stop(self, *names: str) -> None:
         """SIGTERM, all at the same time."""
@@ -193,13 +200,13 @@ class ClusterProcesses:
         return {place.partitionId: by_address[host] for place, host in schedule.items()}
 
     def settled(self) -> bool:
-        """All running servers serve, see each other, and nothing moves."""
+        """All running servers serve, see each other, and nothing moves or is lent."""
         try:
             status = self.status()
         except AssertionError:
             return False
         serving = {server["name"] for server in status["servers"] if server["state"] == "serving"}
-        quiet = not status["moving"] and not status["unassigned"]
+        quiet = not status["moving"] and not status["unassigned"] and not status["lent"]
         return serving == set(self.running) and quiet and bool(status["leader"])
 
     def wait_settled(self, timeout_s: float = SETTLE_TIMEOUT_S) -> float:

@@ -1,17 +1,31 @@
 """``talos backend``: restarts, faults, repair, no leftovers."""
 
 import json
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from opentalos.backends.daemon import Daemon, Launch
 from opentalos.backends.hdfs import HdfsBackend
 from opentalos.backends.places import BackendError
 from opentalos.backends.ports import free_ports
 from opentalos.backends.zookeeper import ZookeeperBackend
 from opentalos.cli.commands.backend import backend
+
+PAUSES = 20
+BUSY = """
+import threading
+def work():
+    with open({!r}, "ab", buffering=0) as ticks:
+        while True:
+            ticks.write(b".")
+for _ in range(4):
+    threading.Thread(target=work).start()
+"""
 
 
 def call(*arguments: str, expected: int = 0) -> str:
@@ -84,6 +98,23 @@ def test_a_running_backend_rejects_another_port(zookeeper: ZookeeperBackend) -> 
     other = free_ports(1)[0]
     with pytest.raises(BackendError, match="already running"):
         zookeeper.start(print, port=other)
+
+
+def test_a_paused_daemon_rests_before_the_pause_returns(tmp_path: Path) -> None:
+    busy = Daemon("busy", tmp_path)
+    ticks = tmp_path / "ticks"
+    busy.start(Launch([sys.executable, "-c", BUSY.format(str(ticks))]))
+    try:
+        while not ticks.exists():
+            time.sleep(0.01)
+        for _ in range(PAUSES):
+            busy.pause()
+            before = ticks.stat().st_size
+            time.sleep(0.002)
+            assert ticks.stat().st_size == before
+            busy.resume()
+    finally:
+        busy.kill()
 
 
 @pytest.mark.backend

@@ -23,10 +23,12 @@ from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
 from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.server import HttpServer
 from opentalos.model.address import TLS_SCHEME
-from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits, SdsLimits, TlsSettings
+from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits, TlsSettings
+from opentalos.model.sds_limits import SdsLimits
 from opentalos.server.cluster_join import Member
 from opentalos.server.config import Config
 from opentalos.server.gateways import Gateways, Port, open_gateways
+from opentalos.server.measuring.descriptor_watch import DescriptorWatch
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.tls import ServerTls
 
@@ -103,9 +105,16 @@ class MemoryServer:
         )
         await self.broker.start()
         await self.broker.principals.ensure_root(ROOT_KEY.key_id, ROOT_KEY.secret)
-        port = Port(http=self.http, readiness=Readiness(), tls=tls, watch=LoopWatch())
+        port = Port(
+            http=self.http,
+            readiness=Readiness(),
+            tls=tls,
+            watch=LoopWatch(),
+            descriptors=DescriptorWatch(),
+        )
         self.gateways = open_gateways(self.broker, config, self.member, port)
         self.http.serve(self.gateways.exact, self.gateways.prefixes)
+        await self.broker.take_requests()
         return self
 
     async def stop(self) -> None:

@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.accelerator import KINDS
 from tests.raw_client import RawClient, RawTopic, TalosError
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
+
+from opentalos.adapters.local.native_crew import OFF
 
 COMMAND_TIMEOUT_S = 10.0
 STOP_S = 5.0  # promised by the documentation
@@ -72,6 +75,18 @@ def test_ready_has_the_address_and_server_json_the_ports(server: ServerProcess) 
     assert record["url"] == server.url
     assert record["pid"] == server.pid
     assert rest(server, "GET", "/healthz") == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("accelerator", KINDS)
+def test_the_log_and_the_status_say_which_threads_commit(
+    server: ServerProcess, accelerator: str
+) -> None:
+    server.config = f'[storage]\naccelerator = "{accelerator}"\n'
+    server.start()
+    native = accelerator != OFF
+    assert f"commits run on {'native' if native else 'Python'} threads" in server.stderr()
+    status, shown = rest(server, "GET", "/rest/v1/status")
+    assert (status, shown["native_commits"]) == (200, native)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.cluster_load import traffic
+from tests.cluster_load import longest_silence, traffic
 from tests.cluster_processes import SESSION_S, ClusterProcesses, wait_until
 from tests.conftest import RunningBackends
 from tests.faults.zookeeper_session import expire
@@ -18,7 +18,11 @@ from opentalos.backends.hdfs import HdfsBackend
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(1200)]
 
 ROUNDS_FULL = 5
-ZOOKEEPER_DOWN_S = 10.0  # longer than a session
+AWAY_FULL_S = 60.0
+AWAY_SESSIONS_S = 20.0
+# Of an HBase that pauses: after a longer time it has lost its session with ZooKeeper, and ends.
+PAUSE_HBASE_S = 10.0
+SILENCE_S = 2.0  # of a partition, on a machine that is shared; 1 s on one that is idle
 AWAY_S = 1.0
 PAUSE_S = 8.0
 DISK_MB = 4096
@@ -30,18 +34,29 @@ def quiet(_text: str) -> None:
     """No progress lines."""
 
 
-def test_zookeeper_down_for_longer_than_a_session(
-    cluster: ClusterProcesses, backends: RunningBackends, tmp_path: Path, full: bool
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_puts_go_on_while_zookeeper_is_away(
+    cluster: ClusterProcesses, backends: RunningBackends, tmp_path: Path, full: bool, how: str
 ) -> None:
+    """For several sessions; those of a ZooKeeper that was only stopped end when it continues."""
     zookeeper = backends.fleet.zookeeper
-    with traffic(cluster, tmp_path, f"ZooKeeper down {ZOOKEEPER_DOWN_S:.0f} s") as load:
-        for _ in range(ROUNDS_FULL if full else 1):
-            zookeeper.daemon("zookeeper").kill()
-            time.sleep(ZOOKEEPER_DOWN_S)
+    daemon = zookeeper.daemon("zookeeper")
+    away_s = AWAY_FULL_S if full else AWAY_SESSIONS_S
+    with traffic(cluster, tmp_path, f"ZooKeeper {how} for {away_s:.0f} s") as load:
+        opened = cluster.openings(load.resource)
+        if how == "killed":
+            daemon.kill()
+            time.sleep(away_s)
             zookeeper.start_daemon("zookeeper")
-            zookeeper.wait_ready(quiet)
-            load.wait_progress()
-            cluster.wait_settled()
+        else:
+            daemon.pause()
+            time.sleep(away_s)
+            daemon.resume()
+        zookeeper.wait_ready(quiet)
+        load.wait_progress()
+        cluster.wait_settled()
+        assert cluster.openings(load.resource) == opened, "a partition was dropped"
+        assert max(seconds for _, seconds in longest_silence(load.history())) <= SILENCE_S
 
 
 def test_zookeeper_silent_for_half_a_session_stops_no_put(
@@ -102,6 +117,21 @@ def test_the_namenode_restarts(
             load.wait_progress()
 
 
+def test_puts_go_on_while_hbase_is_stopped(
+    cluster: ClusterProcesses, backends: RunningBackends, tmp_path: Path
+) -> None:
+    hbase = backends.fleet.hbase.daemon("hbase")
+    with traffic(cluster, tmp_path, "HBase stopped") as load:
+        opened = cluster.openings(load.resource)
+        hbase.pause()
+        time.sleep(PAUSE_HBASE_S)
+        assert max(seconds for _, seconds in longest_silence(load.history())) <= SILENCE_S
+        hbase.resume()
+        backends.fleet.hbase.wait_ready(quiet)
+        load.wait_commits()
+        assert cluster.openings(load.resource) == opened
+
+
 def test_the_region_server_of_hbase_restarts(
     cluster: ClusterProcesses, backends: RunningBackends, tmp_path: Path, full: bool
 ) -> None:
@@ -109,6 +139,8 @@ def test_the_region_server_of_hbase_restarts(
     with traffic(cluster, tmp_path, "HBase restarted") as load:
         for _ in range(ROUNDS_FULL if full else 1):
             hbase.daemon("hbase").kill()
+            time.sleep(AWAY_FULL_S if full else AWAY_S)
+            assert max(seconds for _, seconds in longest_silence(load.history())) <= SILENCE_S
             hbase.start_daemon("hbase")
             hbase.wait_ready(quiet)
             load.wait_commits()

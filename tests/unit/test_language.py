@@ -3,7 +3,18 @@
 import ast
 import re
 
-from tests.unit.source_tree import ROOT, functions, python_files, shown, text_files, tree_of
+import pytest
+from tests.unit.source_tree import (
+    PARSING_S,
+    ROOT,
+    functions,
+    python_files,
+    shown,
+    text_files,
+    tree_of,
+)
+
+pytestmark = pytest.mark.timeout(PARSING_S)
 
 # Never right in this project's texts and names; the second column says what to write instead.
 BANNED = {

@@ -4,7 +4,10 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from tests.unit.source_tree import ROOT, dotted, functions, python_files, shown, tree_of
+import pytest
+from tests.unit.source_tree import PARSING_S, ROOT, dotted, functions, python_files, shown, tree_of
+
+pytestmark = pytest.mark.timeout(PARSING_S)
 
 # Methods of NamedTuple and os that begin with an underscore without being private.
 PUBLIC_UNDERSCORES = {"_replace", "_asdict", "_fields", "_exit"}
@@ -15,9 +18,10 @@ def files_of_tests() -> tuple[Path, ...]:
     return tuple(path for path in python_files() if path.is_relative_to(ROOT / "tests"))
 
 
-def called_names(node: ast.AST) -> set[str]:
+@cache
+def called_names(node: ast.AST) -> frozenset[str]:
     calls = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
-    return {dotted(function).rsplit(".", 1)[-1] for function in calls}
+    return frozenset(dotted(function).rsplit(".", 1)[-1] for function in calls)
 
 
 def claims(node: ast.AST) -> bool:

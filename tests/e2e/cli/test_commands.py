@@ -39,6 +39,15 @@ def test_the_life_of_a_topic(talos: Commands) -> None:
     assert "made does not exist" in talos.fails("topic", "describe", "made")
 
 
+def test_no_command_asks_for_more_partitions_than_any_server_allows(talos: Commands) -> None:
+    for arguments in (
+        ("create", "huge", "--partitions", 10_001),
+        ("set-partitions", "huge", 10_001),
+    ):
+        assert "1<=x<=10000" in talos("topic", *arguments, status=2).err
+    assert "partitions_max" in talos.fails("topic", "create", "huge", "--partitions", 10_000)
+
+
 def test_a_shrink_asks_first(talos: Commands) -> None:
     talos.topic("shrinks", 3)
     said = talos("topic", "set-partitions", "shrinks", 2, status=2).err

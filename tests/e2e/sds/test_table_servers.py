@@ -42,8 +42,8 @@ from opentalos.model.errors import (
     Unavailable,
 )
 from opentalos.model.identity import Permission, Principal
-from opentalos.model.limits import SdsLimits
 from opentalos.model.mutation import Mutation, Operation
+from opentalos.model.sds_limits import SdsLimits
 from opentalos.model.table import AppRight, TableState, WhenFull
 from opentalos.sds.key_format import row_key, shard_of
 

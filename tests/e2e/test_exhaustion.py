@@ -1,0 +1,142 @@
+"""A server without descriptors, or without threads: it answers, recovers and loses nothing."""
+
+import os
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.raw_client import RawClient, RawTopic, TalosError
+from tests.server_process import ServerProcess
+
+pytestmark = pytest.mark.timeout(90)
+
+NOT_SERVING = 21
+LOGGED_TIMEOUT_S = 5.0
+RECOVERY_S = 10.0
+# At the place where Python starts a thread, as if the system had refused it.
+NO_THREADS = """
+import os, threading
+real = threading._start_new_thread
+def start(*args):
+    if os.path.exists(os.environ["NO_THREADS"]):
+        raise RuntimeError("can't start new thread")
+    return real(*args)
+threading._start_new_thread = start
+"""
+
+
+@contextmanager
+def descriptors(server: ServerProcess, count: int) -> Iterator[None]:
+    """The process may not have more."""
+    before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (count, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, before)
+
+
+def used(server: ServerProcess) -> int:
+    """The descriptors of the process."""
+    return max(int(name) for name in os.listdir(f"/proc/{server.pid}/fd")) + 1
+
+
+def served(server: ServerProcess) -> bool:
+    """Whether a new connection is answered within a moment."""
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=0.5) as client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+            return client.recv(12) == b"HTTP/1.1 200"
+    except OSError:
+        return False
+
+
+def put(topic: RawTopic, acked: list[bytes], payload: bytes) -> int:
+    """0: acknowledged; else the code of its error."""
+    try:
+        topic.put(payload)
+    except TalosError as error:
+        return error.code
+    acked.append(payload)
+    return 0
+
+
+def put_at_last(topic: RawTopic, acked: list[bytes], payload: bytes) -> None:
+    """Put within the time that recovery may take."""
+    deadline = time.monotonic() + RECOVERY_S
+    while code := put(topic, acked, payload):
+        assert time.monotonic() < deadline, f"still refused with code {code}"
+
+
+def assert_holds(topic: RawTopic, acked: list[bytes]) -> None:
+    """Every acknowledged message is there, and in order."""
+    stored = b"|".join(block.messageBlock for block in topic.get(0).messageBlocks)
+    places = [stored.find(payload) for payload in acked]
+    assert -1 not in places, f"lost: {acked[places.index(-1)]!r}"
+    assert places == sorted(places)
+
+
+def wait_for_line(server: ServerProcess, text: str) -> None:
+    """The server logged it."""
+    deadline = time.monotonic() + LOGGED_TIMEOUT_S
+    while text not in (server.folder / "server.stderr").read_text():
+        assert time.monotonic() < deadline, f"not logged: {text}\n{server.stderr()}"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("spare", [0, None], ids=["none", "fewer than used"])
+def test_a_server_without_descriptors_serves_what_it_can_and_recovers(
+    tmp_path: Path, spare: int | None
+) -> None:
+    server = ServerProcess(tmp_path / "server").start()
+    client, acked, late = RawClient(server.port), list[bytes](), list[bytes]()
+    try:
+        topic, fresh = RawTopic.create(client, "open"), RawTopic.create(client, "fresh")
+        assert put(topic, acked, b"first-message") == 0
+        count = 3 if spare is None else used(server) + spare
+        with descriptors(server, count):
+            taken = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(8)]
+            assert not served(server)
+            for number in range(5):
+                assert put(topic, acked, b"message-%d" % number) == 0
+            assert put(fresh, late, b"refused") == NOT_SERVING
+            wait_for_line(server, "no free descriptor")
+        for connection in taken:
+            connection.close()
+        put_at_last(fresh, late, b"late-message")
+        assert put(topic, acked, b"last-message") == 0
+        assert served(server)
+        wait_for_line(server, "descriptors are available again")
+        assert_holds(topic, acked)
+        assert_holds(fresh, late)
+    finally:
+        client.close()
+        assert server.stop() == 0
+
+
+def test_a_server_without_threads_refuses_as_not_stored_and_recovers(tmp_path: Path) -> None:
+    refused = tmp_path / "refused"
+    refused.touch()
+    (tmp_path / "sitecustomize.py").write_text(NO_THREADS)
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    environment = {"PYTHONPATH": path, "NO_THREADS": str(refused)}
+    server = ServerProcess(tmp_path / "server", environment=environment)
+    with pytest.raises(AssertionError, match="cannot start thread"):
+        server.start()  # without a single thread it cannot, and says why
+    refused.unlink()
+    server.start()
+    client, acked = RawClient(server.port), list[bytes]()
+    try:
+        topic = RawTopic.create(client, "t")
+        refused.touch()
+        assert put(topic, acked, b"first-message") in (0, NOT_SERVING)
+        refused.unlink()
+        put_at_last(topic, acked, b"last-message")
+        assert_holds(topic, acked)
+    finally:
+        client.close()
+        assert server.stop() == 0

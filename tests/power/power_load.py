@@ -1,0 +1,230 @@
+"""Load while the power is cut: writers, readers, a group, topics that come and go."""
+
+import time
+from contextlib import suppress
+from http.client import HTTPException
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from tests.cluster_load import Program
+from tests.cluster_processes import wait_until
+from tests.compat.conftest import Sdk
+from tests.raw_client import RawClient, RawTopic, TalosError, idl
+from tests.server_process import ROOT_KEY, ServerProcess
+
+from opentalos.sdk import ClientConfig
+from opentalos.sdk.errors import TalosError as SdkError
+from opentalos.sdk.sync.client import Client
+from opentalos.sdk.sync.simple_consumer import SimpleConsumer
+from opentalos.testing.simulation.history import History, Recorder
+
+SYNCED, FLUSHED = "synced", "flushed"
+PARTITIONS = {SYNCED: 2, FLUSHED: 1}
+WRITERS = 2  # of each partition
+GROUP = "g"
+PAUSE_S = 0.004  # between two puts of a writer
+PROGRESS_TIMEOUT_S = 60.0
+MAKER_PAUSE_S = 0.05
+UNKNOWN_CODE = 2
+FINAL_TIMEOUT_S = 30.0  # of one call, repeated while the server has just started
+
+
+class PowerLoad:
+    """Programs of the official SDK on two topics, and a thread that makes and deletes others."""
+
+    def __init__(
+        self, server: ServerProcess, folder: Path, topics: tuple[str, ...] = (SYNCED, FLUSHED)
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._topics = {topic: PARTITIONS[topic] for topic in topics}
+        self.server, self.folder = server, folder
+        self.writers: list[Program] = []
+        self.others: list[Program] = []
+        self._readers = 0
+        self._notes = (folder / "notes.jsonl").open("w")
+        self._recorder = Recorder(time.monotonic, self._notes)
+        self._maker = TopicMaker(server, folder / "maker.jsonl")
+
+    def start(self) -> None:
+        """Return when every writer was answered."""
+        for topic, partitions in self._topics.items():
+            Sdk(self.server).topic(topic, partitions=partitions, durability=topic)
+            self._recorder.note("topic", topic=topic, durability=topic)
+            for partition in range(partitions):
+                for number in range(WRITERS):
+                    name = f"{topic}-{partition}-{number}"
+                    args = {"topic": topic, "partition": partition, "pause_s": PAUSE_S}
+                    self.writers.append(self._program("load_writer", name, **args))
+        self.others.append(
+            self._program("load_reader", "reader", topic=SYNCED, partition=0, pause_s=PAUSE_S)
+        )
+        args = {"topic": SYNCED, "group": GROUP, "partitions": PARTITIONS[SYNCED], "first": 0}
+        self.others.append(self._program("load_group", "worker", **args))
+        for program in (*self.writers, *self.others):
+            program.wait_started()
+        self._maker.start()
+        self.wait_progress()
+
+    def note_power_loss(self) -> None:
+        """The checker lets a flushed topic lose its end here."""
+        self._recorder.note("power-loss")
+
+    def wait_progress(self) -> None:
+        """Every writer was answered anew."""
+        before = [answered(program) for program in self.writers]
+
+        def all_answered() -> bool:
+            pairs = zip(self.writers, before, strict=True)
+            return all(answered(program) > count for program, count in pairs)
+
+        wait_until(all_answered, "every writer is answered", PROGRESS_TIMEOUT_S)
+
+    def acknowledged(self) -> int:
+        """Puts of the writers."""
+        return sum(map(answered, self.writers))
+
+    def made(self) -> list[str]:
+        """Topics that were acknowledged and not deleted."""
+        return self._maker.made
+
+    def stop(self) -> None:
+        """End the load in order."""
+        self._maker.stop()
+        for program in (*self.writers, *self.others):
+            program.stop()
+
+    def read_all(self, server: ServerProcess, path: Path) -> None:
+        """What the logs and checkpoints are at last, as ``server`` says."""
+        config = ClientConfig(
+            endpoints=(server.url,),
+            key_id=ROOT_KEY.key_id,
+            secret=ROOT_KEY.secret,
+            deadline_s=FINAL_TIMEOUT_S,
+        )
+        with path.open("w") as sink, Client(config) as client:
+            recorder = Recorder(time.monotonic, sink)
+            topics = self._topics | dict.fromkeys(self.made(), 1)
+            for topic, partitions in topics.items():
+                for partition in range(partitions):
+                    read_partition(client, recorder, topic, partition)
+            for partition in range(PARTITIONS[SYNCED]):
+                read_checkpoint(server, recorder, partition)
+
+    def history(self, final: Path) -> History:
+        """Everything, with these last reads."""
+        self._notes.flush()
+        parts = [*self.folder.glob("*.jsonl"), final]
+        return History.load(sorted(parts))
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self._maker.close()
+        for program in (*self.writers, *self.others):
+            program.close()
+        self._notes.close()
+
+    def _program(self, program: str, name: str, **args: Any) -> Program:
+        path = self.folder / f"{name}.jsonl"
+        command = Sdk(self.server).command(program, prefix=name, history=str(path), **args)
+        return Program(command, path)
+
+
+def answered(program: Program) -> int:
+    """How many calls of a program succeeded."""
+    return program.path.read_text().count('"event": "ok"') if program.path.exists() else 0
+
+
+class TopicMaker:
+    """Makes topics with one message each and deletes every second one, so directories change."""
+
+    def __init__(self, server: ServerProcess, path: Path) -> None:
+        self.made: list[str] = []  # acknowledged, and no deletion was tried
+        self._server = server
+        self._sink = path.open("w")
+        self._recorder = Recorder(time.monotonic, self._sink)
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="topic-maker", daemon=True)
+
+    def start(self) -> None:
+        """Make topics until ``stop``."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the call under way."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._sink.flush()
+
+    def close(self) -> None:
+        """End it."""
+        self.stop()
+        self._sink.close()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopping.wait(MAKER_PAUSE_S):
+            number += 1
+            client = RawClient(self._server.port)
+            with suppress(TalosError, OSError, HTTPException):
+                self._make(client, f"made-{number}", deleted=number % 2 == 0)
+            client.close()
+
+    def _make(self, client: RawClient, name: str, *, deleted: bool) -> None:
+        topic = RawTopic.create(client, name)
+        if not deleted:
+            self.made.append(name)
+        put = self._recorder.invoke("maker", "put", topic=name, partition=0, ids=[name])
+        try:
+            topic.put(name.encode())
+        except TalosError as error:
+            ended = self._recorder.unknown if error.code == UNKNOWN_CODE else self._recorder.fail
+            ended(put, str(error)[:200])
+        except (OSError, HTTPException) as error:
+            self._recorder.unknown(put, repr(error)[:200])
+        else:
+            self._recorder.ok(put)
+        if deleted:
+            request = idl("topic").DeleteTopicRequest(topicTalosResourceName=topic.resource)
+            removal = self._recorder.invoke("maker", "delete", topic=name)
+            client.call("topic", "deleteTopic", request)
+            self._recorder.ok(removal)
+
+
+def read_partition(client: Client, recorder: Recorder, topic: str, partition: int) -> None:
+    """A last read of a whole log, which must succeed."""
+    args = {"topic": topic, "partition": partition, "final": True, "healed": True}
+    read = recorder.invoke("final", "read", offset=0, **args)
+    try:
+        with SimpleConsumer(client, topic) as consumer:
+            bounds = consumer.offsets()[partition]
+            blocks: list[list[object]] = []
+            offset = bounds.start
+            while offset < bounds.next and (records := consumer.fetch(partition, offset)):
+                blocks += [[record.offset, [record.data.decode()]] for record in records]
+                offset = records[-1].offset + 1
+    except SdkError as error:
+        recorder.fail(read, str(error)[:200])
+    else:
+        recorder.ok(read, blocks=blocks, start=bounds.start, next=bounds.next)
+
+
+def read_checkpoint(server: ServerProcess, recorder: Recorder, partition: int) -> None:
+    """The last checkpoint of the group."""
+    client = RawClient(server.port)
+    args = {"group": GROUP, "topic": SYNCED, "partition": partition, "healed": True}
+    query = recorder.invoke("final", "checkpoint", **args)
+    try:
+        described = client.call(
+            "topic", "getDescribeInfo", idl("topic").GetDescribeInfoRequest(topicName=SYNCED)
+        )
+        address = RawTopic(client, SYNCED, described.topicTalosResourceName).partition(partition)
+        request = idl("consumer").QueryOffsetRequest(consumerGroup=GROUP, topicAndPartition=address)
+        found = client.call("consumer", "queryOffset", request)
+    except TalosError as error:
+        recorder.fail(query, str(error)[:200])
+    else:
+        recorder.ok(query, offset=found.msgOffset)
+    finally:
+        client.close()

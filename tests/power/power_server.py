@@ -1,0 +1,71 @@
+"""A server process whose power can be cut: its disk then has what a real one may have."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from tests.accelerator import KINDS
+from tests.power.disk import Before, Disk, Ignored, check_complete, nothing_ignored, write_directory
+from tests.power.journal import Kind, read_journal, recorder_environment, recorder_library
+from tests.server_process import ServerProcess
+
+READY_TIMEOUT_S = 60.0  # on a machine that is busy with other tests
+
+
+@dataclass
+class PowerServer(ServerProcess):
+    """Recorded from ``start`` to ``cut_power``."""
+
+    ready_timeout_s: float = READY_TIMEOUT_S
+    calls: Counter[Kind] = field(default_factory=Counter)  # recorded in all
+    _before: Before | None = field(default=None, repr=False)
+    _starts: int = field(default=0, repr=False)
+
+    @property
+    def data(self) -> Path:
+        """Its parent is the recorded root, so the server has to make its own entry durable."""
+        return self.root / "data"
+
+    @property
+    def root(self) -> Path:
+        """What is recorded."""
+        return self.folder / "disk"
+
+    @property
+    def journal(self) -> Path:
+        """Of the running process."""
+        return self.folder / "journal"
+
+    @property
+    def faults(self) -> Path:
+        """While this file exists, calls on the disk fail now and then."""
+        return self.folder / "faults"
+
+    def start(self) -> "PowerServer":
+        """Start and wait for the ready line."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.journal.unlink(missing_ok=True)
+        self.environment = recorder_environment(
+            recorder_library(), self.root, self.journal, self.faults
+        )
+        self._before = Before(self.root)
+        # Cuts hit both kinds of commit threads by turns; each leaves what the other one opens.
+        self.config = f'[storage]\naccelerator = "{KINDS[self._starts % len(KINDS)]}"\n'
+        self._starts += 1
+        super().start()
+        return self
+
+    def cut_power(self, draw: Random) -> None:
+        """Kill it; its directory becomes one that a power cut may leave."""
+        self.kill()
+        disk = self.replayed()
+        check_complete(disk, self.root)
+        write_directory(self.root, disk.after_a_cut(draw))
+
+    def replayed(self, ignored: Ignored = nothing_ignored) -> Disk:
+        """The disk of the killed process."""
+        assert self._before is not None
+        records = list(read_journal(self.journal))
+        self.calls.update(record.kind for record in records)
+        return Disk(self._before, ignored).replay(records)
