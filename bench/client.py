@@ -4,10 +4,13 @@ import hashlib
 import http.client
 import itertools
 import time
+from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any
 
 from bench.server import KEY_ID, SECRET
+from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.rest_client import RestClient
 from opentalos.wire._generated.message import (
     MESSAGE_SERVICE,
     GetMessageRequest,
@@ -32,8 +35,32 @@ CALL_TIMEOUT_S = 60.0
 IDLE_S = 20.0  # the server may have closed a connection that was idle longer; reconnect
 
 
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What requests of a tenant are signed with."""
+
+    id: str
+    secret: str
+
+
+ROOT = Key(KEY_ID, SECRET)
+
+
+def new_tenant(port: int, name: str) -> Key:
+    """Make a principal through REST, with a key of its own."""
+    url = f"http://127.0.0.1:{port}"
+    rest = RestClient(ClientConfig(endpoints=(url,), key_id=ROOT.id, secret=ROOT.secret))
+    rest("POST", "principals", {"id": name})
+    issued = rest("POST", f"principals/{name}/keys")
+    return Key(issued["key_id"], issued["secret"])
+
+
 def signed_request(
-    path: str, body: bytes, query: str = "", protocol: ThriftProtocol = ThriftProtocol.COMPACT
+    path: str,
+    body: bytes,
+    query: str = "",
+    protocol: ThriftProtocol = ThriftProtocol.COMPACT,
+    key: Key = ROOT,
 ) -> bytes:
     """A whole HTTP request; valid as long as the server's clock skew window. The query, with its
     question mark, is not signed."""
@@ -45,8 +72,8 @@ def signed_request(
         b"x-xiaomi-content-md5": hashlib.md5(body).hexdigest().encode(),
     }
     text = string_to_sign(b"POST", path.encode(), b"", headers)
-    signature = HmacState(SECRET.encode()).signature(text)
-    headers[b"authorization"] = b"Galaxy-V3 %s:%s" % (KEY_ID.encode(), signature)
+    signature = HmacState(key.secret.encode()).signature(text)
+    headers[b"authorization"] = b"Galaxy-V3 %s:%s" % (key.id.encode(), signature)
     headers[b"content-length"] = str(len(body)).encode()
     lines = [b"POST %s HTTP/1.1" % (path + query).encode(), b"Host: 127.0.0.1"]
     lines += [b"%s: %s" % header for header in headers.items()]
@@ -54,9 +81,10 @@ def signed_request(
 
 
 class Client:
-    """One kept-alive connection that calls RPCs one after the other."""
+    """One kept-alive connection that calls RPCs one after the other, by default as root."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, key: Key = ROOT) -> None:
+        self._key = key
         self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=CALL_TIMEOUT_S)
         self._used_s = time.monotonic()
 
@@ -72,7 +100,7 @@ class Client:
         self._used_s = now_s
         if self._http.sock is None:
             self._http.connect()
-        self._http.sock.sendall(signed_request(service.path, body))
+        self._http.sock.sendall(signed_request(service.path, body, key=self._key))
         response = http.client.HTTPResponse(self._http.sock, method="POST")
         response.begin()
         content = response.read()
@@ -88,13 +116,13 @@ class Client:
         attribute = TopicAttribute(partitionNumber=partitions, attributes=attributes)
         request = CreateTopicRequest(topicName=name, topicAttribute=attribute)
         info = self.call(TOPIC_SERVICE, "createTopic", request).topicInfo
-        return BenchTopic(info.topicName, info.topicTalosResourceName, partitions)
+        return BenchTopic(info.topicName, info.topicTalosResourceName, partitions, self._key)
 
     def describe_topic(self, name: str) -> "BenchTopic":
         """An existing topic."""
         request = GetDescribeInfoRequest(topicName=name)
         info = self.call(TOPIC_SERVICE, "getDescribeInfo", request)
-        return BenchTopic(name, info.topicTalosResourceName, info.partitionNumber)
+        return BenchTopic(name, info.topicTalosResourceName, info.partitionNumber, self._key)
 
     def raw_put(self, body: bytes) -> None:
         """Send an encoded putMessage call and check its reply."""
@@ -113,10 +141,18 @@ class Client:
 
 
 class BenchTopic:
-    """Makes the requests of one topic."""
+    """Makes the requests of one topic, signed with ``key``."""
 
-    def __init__(self, name: str, resource: TopicTalosResourceName, partitions: int) -> None:
+    def __init__(
+        self, name: str, resource: TopicTalosResourceName, partitions: int, key: Key = ROOT
+    ) -> None:
         self.name, self.resource, self.partitions = name, resource, partitions
+        self._key = key
+
+    @property
+    def storage_prefix(self) -> str:
+        """How the paths of its files begin."""
+        return str(self.resource.topicTalosResourceName).rsplit("#", 1)[1]
 
     def partition(self, number: int) -> TopicAndPartition:
         """The wire name of a partition."""
@@ -130,7 +166,9 @@ class BenchTopic:
             itertools.cycle(range(self.partitions)), max(turns, self.partitions)
         )
         return [
-            signed_request(MESSAGE_SERVICE.path, self.put_body(p, block_bytes, messages))
+            signed_request(
+                MESSAGE_SERVICE.path, self.put_body(p, block_bytes, messages), key=self._key
+            )
             for p in order
         ]
 
@@ -170,7 +208,7 @@ class BenchTopic:
         method = MESSAGE_SERVICE.methods["getMessage"]
         request = self.get(partition, offset, bytes_max=bytes_max)
         body = encode_call(ThriftProtocol.COMPACT, method, 1, request)
-        return signed_request(MESSAGE_SERVICE.path, body)
+        return signed_request(MESSAGE_SERVICE.path, body, key=self._key)
 
     def stored_messages(self, client: Client) -> int:
         """The number of messages in the log, to verify the count of the load generator."""

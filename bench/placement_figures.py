@@ -94,7 +94,8 @@ def simulate(number: int) -> Month:
     now, month = plain, Month()
     for day in range(DAYS):
         began_s = time.perf_counter()
-        proposal = propose(expected_traffic(days[: day + 1]), now.ring, int(MOVED_MAX * PARTITIONS))
+        expected = expected_traffic(days[: day + 1])
+        proposal = propose(expected, now.ring, now.owners, int(MOVED_MAX * PARTITIONS))
         month.seconds.append(time.perf_counter() - began_s)
         after = assign(keys, servers, now, proposal.weights)
         month.moved.append(len(moved(now, after)))

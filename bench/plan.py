@@ -28,13 +28,13 @@ class Plan:
         return path
 
     def faulty_launcher(
-        self, *, sync_delay_s: float = 0.0, hang_file: Path | None = None
+        self, *, sync_delay_s: float = 0.0, hang_file: Path | None = None, hang_s: float = 0.0
     ) -> list[str]:
         """Command line of a server whose disk misbehaves; see serve_faulty.py."""
         command = [sys.executable, "-m", "bench.serve_faulty"]
         command += ["--sync-delay-s", str(sync_delay_s)]
         if hang_file is not None:
-            command += ["--hang-file", str(hang_file)]
+            command += ["--hang-file", str(hang_file), "--hang-s", str(hang_s)]
         return command
 
     @contextlib.contextmanager

@@ -37,7 +37,7 @@ def closed_loop_puts(plan: Plan) -> Iterator[Figure]:
     ):
         with ServerProcess(plan.folder(f"put-{durability}"), settings=UNLIMITED) as server:
             topic = Client(server.port).create_topic("puts", PARTITIONS, durability=durability)
-            runs = [_closed(plan, server, topic, connections) for _ in range(plan.repeats)]
+            runs = [closed_loop_run(plan, server, topic, connections) for _ in range(plan.repeats)]
         name = f"{durability} puts, {connections} connections"
         rates = [run["requests_per_s"] for run in runs]
         notes = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
@@ -48,7 +48,7 @@ def closed_loop_puts(plan: Plan) -> Iterator[Figure]:
             yield Figure(name=name, unit="puts/s", values=rates, notes=dict(notes))
 
 
-def _closed(
+def closed_loop_run(
     plan: Plan, server: ServerProcess, topic: BenchTopic, connections: int
 ) -> dict[str, float]:
     """One closed-loop run; verifies that the log contains every acknowledged message."""
@@ -88,7 +88,9 @@ def group_commit_gain(plan: Plan) -> Iterator[Figure]:
                 launcher = plan.faulty_launcher(sync_delay_s=delay_s) if delay_s else None
                 with ServerProcess(folder, settings=settings, launcher=launcher) as server:
                     topic = Client(server.port).create_topic("puts", PARTITIONS)
-                    rates[grouped] = _closed(plan, server, topic, connections)["requests_per_s"]
+                    rates[grouped] = closed_loop_run(plan, server, topic, connections)[
+                        "requests_per_s"
+                    ]
             ratios.append(rates[True] / rates[False])
         name = f"group commit on / off, {label}"
         notes = {"on": rates[True], "off": rates[False]}
@@ -184,7 +186,7 @@ def _p99_beside(plan: Plan, binary: Path, server: ServerProcess, switch: Path | 
         load.open_loop(binary, server.port, file, **warm)  # type: ignore[arg-type]
     with plan.background_load(binary, server.port, sick_file):
         if switch is not None:
-            switch.write_text(str(sick.resource.topicTalosResourceName).rsplit("#", 1)[1])
+            switch.write_text(sick.storage_prefix)
         run = load.open_loop(
             binary, server.port, well_file, connections=64, rate=2_000.0, seconds=plan.seconds
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from bench.client import BenchTopic, Client
 from bench.cluster_plan import ClusterPlan
-from bench.cluster_servers import Cluster, wait_until
+from bench.cluster_servers import Cluster, Settings, wait_until
 from bench.prober import Prober
 from bench.report import Figure, at_most
 from bench.sdk_worker import SdkWorker
@@ -20,17 +20,27 @@ SHARED_TIMEOUT_S = 120.0
 QUIET_S = 5.0  # the group is settled after this time without changes
 STOP_TIMEOUT_S = 25.0
 RESTART_S = 60.0  # "in time"; a server is back in a few seconds unless the machine is busy
+LENT_PAUSE_S = 0.5
 LEASE_S = 90.0  # against it as the defaults are, 30 to 20: a consumer outlasts its server's restart
 # By server: of which process, and how many partitions that opened for writing.
 Openings = Mapping[str, tuple[str, int]]
 
 
 def rolling_restart(plan: ClusterPlan) -> Iterator[Figure]:
+    """Both ways of restarting, one after the other."""
+    for way in ("wait", "lend"):
+        yield from _rolling_restart(plan, way)
+
+
+def _rolling_restart(plan: ClusterPlan, way: str) -> Iterator[Figure]:
     """Restart five servers one by one, under puts and two consumers of the official SDK."""
     pauses_s: list[float] = []
     away_s: list[float] = []
     moved = 0
-    settings = {"cluster": {"restart_s": RESTART_S}, "group": {"lease_s": LEASE_S}}
+    settings: Settings = {
+        "cluster": {"restart_s": RESTART_S, "restart": way},
+        "group": {"lease_s": LEASE_S},
+    }
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(Cluster(plan.work, plan.backends, SERVERS, settings))
         topic = cluster.create_topic("restarted", PARTITIONS, durability="synced")
@@ -61,7 +71,8 @@ def rolling_restart(plan: ClusterPlan) -> Iterator[Figure]:
             pauses_s += [
                 prober.longest_pause_s(number, began_s, time.time()) for number in prober.acks
             ]
-            taken = moved_between(opened, _openings(cluster, name))
+            # What is lent is opened by others, and must be back where it was.
+            taken = moved_between(opened, _openings(cluster, name)) if way == "wait" else 0
             now = cluster.owners(topic)
             moved += max(taken, sum(now.get(number) != owner for number, owner in owners.items()))
         time.sleep(QUIET_S)
@@ -69,13 +80,14 @@ def rolling_restart(plan: ClusterPlan) -> Iterator[Figure]:
             raise RuntimeError("a consumer was given nothing meanwhile")
         rebalances = sum(worker.changes for worker in workers) - sum(changes)
         rebalances += _leases(cluster, topic) != leases
-    yield at_most("rolling restart of 5 servers: partitions moved", "", 0.0, [moved])
+    yield at_most(f"rolling restart of 5 servers, {way}: partitions moved", "", 0.0, [moved])
     yield at_most("  consumers that took or gave up a partition", "", 0.0, [rebalances])
     yield Figure(name="  a server was away for", unit="s", values=away_s)
-    yield Figure(
-        name="  longest pause of a partition", unit="s", values=[max(pauses_s)],
-        notes={"restart_s": RESTART_S, "lease_s": LEASE_S},
-    )  # fmt: skip
+    longest, notes = "  longest pause of a partition", {"restart_s": RESTART_S, "lease_s": LEASE_S}
+    if way == "lend":
+        yield at_most(longest, "s", LENT_PAUSE_S, [max(pauses_s)], **notes)
+    else:
+        yield Figure(name=longest, unit="s", values=[max(pauses_s)], notes=dict(notes))
 
 
 def _worker(plan: ClusterPlan, cluster: Cluster, topic: BenchTopic, number: int) -> SdkWorker:

@@ -6,7 +6,16 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import put_figures, read_figures, stall_figures, start_figures
+from bench import (
+    accelerator_figures,
+    care_figures,
+    hanging_figures,
+    put_figures,
+    read_figures,
+    roll_figures,
+    stall_figures,
+    start_figures,
+)
 from bench.load import MissingTool
 from bench.plan import Plan
 from bench.report import Figure, table, write_json
@@ -15,15 +24,20 @@ OUT = Path(__file__).parent / "out" / "bench.json"
 GROUPS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "puts": put_figures.closed_loop_puts,
     "latency": put_figures.open_loop_latency,
+    "rolls": roll_figures.rolls,
     "group-commit": put_figures.group_commit_gain,
+    "accelerator": accelerator_figures.accelerator,
     "batched": put_figures.batched_puts,
-    "hanging": put_figures.hanging_topic,
+    "hanging": hanging_figures.hanging,
     "tail": read_figures.tail_fetch,
     "cold": read_figures.cold_fetch,
     "start": start_figures.start_and_idle,
     "embedded": start_figures.embedded,
     "partitions": start_figures.empty_partitions,
+    "used": start_figures.used_partitions,
     "recovery": start_figures.recovery,
+    "scrub": care_figures.scrub,
+    "end-marks": care_figures.end_marks,
     "stalls": stall_figures.longest_stall,
 }
 

@@ -3,7 +3,8 @@
 usage: python -m bench.serve_watched --stalls FILE OPTIONS OF talos serve
 
 A timer fires every millisecond and measures its delay. FILE gets one JSON object per second: the
-loop's time and the longest stall of that second, in seconds.
+loop's time and the longest stall of that second, in seconds; the collections of garbage so far, by
+generation, their time and that of the longest.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
+from bench.garbage import Collections
 from opentalos.cli.main import main as talos
 from opentalos.server import lifecycle
 
@@ -29,13 +31,17 @@ class FineWatch:
         self._due_s = self._loop.time() + TICK_S
         self._report_s = self._loop.time() + REPORT_S
         self._longest_s = 0.0
+        self._collections: Collections | None = None  # from the first report on
         self._loop.call_at(self._due_s, self._look)
 
     def _look(self) -> None:
         now_s = self._loop.time()
         self._longest_s = max(self._longest_s, now_s - self._due_s)
         if now_s >= self._report_s:
-            self._sink.write(json.dumps({"at_s": now_s, "stall_s": self._longest_s}) + "\n")
+            done = self._collections = self._collections or Collections()
+            line = {"at_s": now_s, "stall_s": self._longest_s, "collections": done.counts}
+            line |= {"collecting_ms": done.total_ms, "longest_collection_ms": done.longest_ms}
+            self._sink.write(json.dumps(line) + "\n")
             self._longest_s, self._report_s = 0.0, now_s + REPORT_S
         self._due_s = now_s + TICK_S
         self._loop.call_at(self._due_s, self._look)

@@ -73,6 +73,8 @@ class Soak:
     read_offset: int
     longest_stall_ms: float
     seconds_above_goal: int  # seconds with a stall above the goal
+    collections: list[int]  # of garbage, by generation
+    longest_collection_ms: float
 
 
 def run(seconds: int, work: Path) -> Soak:
@@ -98,6 +100,7 @@ def run(seconds: int, work: Path) -> Soak:
         reader.join(10)
         cpu_s = server.cpu_s()
     longest = stalls_ms(stalls)
+    last = json.loads(stalls.read_text().splitlines()[-1])
     return Soak(
         seconds=seconds,
         load=report,
@@ -106,6 +109,8 @@ def run(seconds: int, work: Path) -> Soak:
         read_offset=read[0],
         longest_stall_ms=max(longest, default=0.0),
         seconds_above_goal=sum(stall_ms > STALL_GOAL_MS for stall_ms in longest),
+        collections=last["collections"],
+        longest_collection_ms=last["longest_collection_ms"],
     )
 
 
@@ -128,6 +133,8 @@ def main() -> int:
         f"puts: {load_report['ok']:.0f} ok, {load_report['errors']:.0f} errors, P99 {p99_ms:.1f} ms"
     )
     print(f"longest stall: {result.longest_stall_ms:.1f} ms (goal <= {STALL_GOAL_MS:.0f})")
+    counts = ", ".join(map(str, result.collections))
+    print(f"collections: {counts}, the longest {result.longest_collection_ms:.1f} ms")
     print(f"written to {OUT}")
     return 1 if load_report["errors"] else 0
 

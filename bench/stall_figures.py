@@ -24,4 +24,6 @@ def longest_stall(plan: Plan) -> Iterator[Figure]:
         rss_MiB_last=result.rss_mib[-1],
         server_cpu_s=result.server_cpu_s,
         client_cpu_s=result.load["cpu_s"],
+        collections=float(sum(result.collections)),
+        longest_collection_ms=result.longest_collection_ms,
     )

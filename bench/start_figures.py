@@ -4,6 +4,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from bench import load
 from bench.client import Client
@@ -14,6 +16,9 @@ from bench.server import ServerProcess
 
 MEBI = 1 << 20
 EMPTY_TOPICS, EMPTY_PARTITIONS = 40, 250
+CONNECTIONS = 16
+IDLE_S, IDLE_WAIT_S = 2.0, 120.0
+OPEN_OF_SERVICE = 16  # segments of __usage and __metrics
 RECOVERY_MESSAGES = 1_000_000
 EMBEDDED = """
 import time
@@ -68,6 +73,62 @@ def empty_partitions(plan: Plan) -> Iterator[Figure]:
             memory.append(server.rss_bytes() / MEBI)
     yield at_most("restart with 10,000 empty partitions", "s", 3.0, times)
     yield at_most("RSS with 10,000 empty partitions", "MiB", 300e6 / MEBI, memory)
+
+
+def used_partitions(plan: Plan) -> Iterator[Figure]:
+    """10,000 partitions that all had traffic: kill -9, restart, a put to each; then idle."""
+    data, topics = plan.folder("used"), EMPTY_TOPICS // plan.recovery_share
+    count = topics * EMPTY_PARTITIONS
+    settings = {**UNLIMITED, "log": {"idle_seal_s": IDLE_S, "retention_interval_s": 1.0}}
+    with ServerProcess(data, settings=UNLIMITED) as server:
+        client = Client(server.port)
+        for number in range(topics):
+            client.create_topic(f"used{number}", EMPTY_PARTITIONS)
+        _put_everywhere(server.port, topics)
+        server.kill()
+    with ServerProcess(data, settings=UNLIMITED) as server:
+        ready_s, at_ready = server.ready_s, server.rss_bytes()
+        begin = time.perf_counter()
+        _put_everywhere(server.port, topics)
+        served_s, served = time.perf_counter() - begin, server.rss_bytes()
+        server.kill()
+    with ServerProcess(data, settings=settings) as server:
+        _put_everywhere(server.port, topics)
+        _wait_until_idle(data)
+    with ServerProcess(data, settings=UNLIMITED) as server:  # every partition is closed
+        before, client = server.rss_bytes(), Client(server.port)
+        for number in range(topics):
+            client.describe_topic(f"used{number}").stored_messages(client)
+        idle = server.rss_bytes()
+    notes = {"partitions": float(count)}
+    yield at_most("restart with 10,000 used partitions", "s", 2.0, [ready_s], **notes)
+    yield at_most("until all were served", "s", 60.0, [served_s], **notes)
+    yield at_most("memory per idle partition, closed", "B", 4_096, [(idle - before) / count])
+    yield at_most("memory per partition, open", "B", 8_192, [(served - at_ready) / count])
+
+
+def _put_everywhere(port: int, topics: int) -> None:
+    """One message to each partition, over a few connections at once."""
+
+    def put(number: int) -> None:
+        client = Client(port)
+        topic = client.describe_topic(f"used{number}")
+        for partition in range(EMPTY_PARTITIONS):
+            client.raw_put(topic.put_body(partition, 100))
+
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        list(pool.map(put, range(topics)))
+
+
+def _wait_until_idle(data: Path) -> None:
+    """Until the logs are sealed: a sealed segment has a side index. The service's own stay open."""
+    until_s = time.perf_counter() + IDLE_WAIT_S
+    while time.perf_counter() < until_s:
+        time.sleep(1.0)
+        names = [path.suffix for path in (data / "log").rglob("*")]
+        if names.count(".log") - names.count(".idx") <= OPEN_OF_SERVICE:
+            return
+    raise RuntimeError(f"segments are still open after {IDLE_WAIT_S} s")
 
 
 def recovery(plan: Plan) -> Iterator[Figure]:
