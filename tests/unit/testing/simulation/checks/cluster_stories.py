@@ -44,6 +44,7 @@ def lent(
     tale: Tale, *, away: list[str], back: list[str], down_s: float = 5, disturbed: bool = False
 ) -> None:
     """Server a lends its partition and returns. Owners while it is ``away``, and when ``back``."""
+    tale.note("registered", servers=["a", "b", "c"])
     tale.note("assigned", topic="u", owners=["a", "b", "c"])
     tale.tick(9.0)
     tale.note("stopping", host="a")
