@@ -1,26 +1,77 @@
 """Files and directories that survive a power loss once a call has returned; blocking.
 
 A directory's entry is durable only after a sync of its parent, up to the first directory that was
-there before.
+there before. A sync that failed is never made up for: the kernel may take what it had to store for
+stored, and the next sync succeeds without it. So whoever makes an entry takes a ``NewEntry`` first
+and, if its sync raises, makes the entry once more, by whatever means, or does without it.
 """
 
 import contextlib
 import errno
 import os
+import threading
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 _DIR_MODE = 0o777  # less the umask, as ``Path.mkdir``
 # Directories that we may pass through but not read, and file systems without a sync of directories.
 _NOT_SYNCED = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS, errno.ENOTSUP)
 
 
+class _Syncs:
+    """Those of one directory by this process; they follow each other, so that a failed one is
+    counted before a later one succeeds."""
+
+    __slots__ = ("__weakref__", "failures", "lock")
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.lock = threading.Lock()
+
+
+# Failures matter only to entries that are not durable yet, so nothing else keeps them.
+_syncs: WeakValueDictionary[str, _Syncs] = WeakValueDictionary()
+_syncs_lock = threading.Lock()
+
+
+class NewEntry:
+    """Take it before an entry of ``directory`` is made; it makes that entry durable.
+
+    Also another thread's sync that fails in between may cost the entry, and nobody would say so.
+    """
+
+    __slots__ = ("_directory", "_failures", "_syncs")
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = str(directory)
+        with _syncs_lock:
+            self._syncs = _syncs.setdefault(self._directory, _Syncs())
+        self._failures = self._syncs.failures
+
+    @property
+    def lost(self) -> bool:
+        """Whether a sync failed since: no later one proves anything about the entry."""
+        return self._syncs.failures != self._failures
+
+    def sync(self) -> None:
+        """Raises: OSError: the entry may be lost with the power; if ``lost``, for good."""
+        with self._syncs.lock:
+            if self.lost:
+                reason = "an earlier sync of the directory failed"
+                raise OSError(errno.EIO, reason, self._directory)
+            fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            except OSError:
+                self._syncs.failures += 1
+                raise
+            finally:
+                os.close(fd)
+
+
 def sync_directory(path: Path) -> None:
-    """Make the directory's entries durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    """Make the directory's entries durable, unless an earlier sync of them failed."""
+    NewEntry(path).sync()
 
 
 def make_directories(path: Path, mode: int = _DIR_MODE) -> None:
@@ -31,7 +82,12 @@ def make_directories(path: Path, mode: int = _DIR_MODE) -> None:
         make_directories(path.parent)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, mode)
-    _sync_entry(path)
+    try:
+        _sync_entry(path)
+    except OSError:
+        with contextlib.suppress(OSError):  # so that the next call makes it once more
+            os.rmdir(path)
+        raise
 
 
 def sync_ancestors(path: Path) -> None:
@@ -51,8 +107,15 @@ def replace_file(path: Path, content: bytes, mode: int) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+    entry, known = NewEntry(path.parent), path.exists()
     temporary.replace(path)
-    sync_directory(path.parent)
+    try:
+        entry.sync()
+    except OSError:
+        if not known:  # nobody shall rely on it
+            with contextlib.suppress(OSError):
+                path.unlink()
+        raise
 
 
 def write_all(fd: int, content: bytes) -> None:

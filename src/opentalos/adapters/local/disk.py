@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from opentalos.adapters.durable_files import make_directories, sync_directory, write_all
+from opentalos.adapters.durable_files import sync_directory, write_all
 from opentalos.adapters.local.descriptors import FileIdentity
 from opentalos.adapters.local.fence_format import decode_fence, encode_fence
 from opentalos.adapters.local.fence_watch import FenceWatch
@@ -17,7 +17,6 @@ from opentalos.model.errors import Fenced, NotFound, RecoveryStuck, WriterDead
 
 IOV_MAX = 1024  # buffers of one pwritev; Linux and macOS
 FILE_MODE = 0o640
-DIR_MODE = 0o750
 ONE_CALL_BYTES_MAX = 64 << 10  # measured: above it, writing and then syncing is 15 to 40 % quicker
 _RWF_DSYNC = getattr(os, "RWF_DSYNC", 0)  # Linux; elsewhere a sync follows the write
 _F_FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the drive's cache
@@ -119,24 +118,6 @@ def open_again(path: str, name: str, former: FileIdentity) -> int:
     return fd
 
 
-def make_directory(path: Path, root: Path, known: set[str]) -> None:
-    """Make ``path`` and its parents below ``root``, their entries durable.
-
-    ``known`` holds the directories whose entries are durable; an existing directory that is not in
-    it may have been made by a process that died before its sync.
-    """
-    if str(path) in known:
-        return
-    if path == root:
-        make_directories(path.parent)
-    else:
-        make_directory(path.parent, root, known)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, DIR_MODE)
-    sync_directory(path.parent)
-    known.add(str(path))
-
-
 def fence_length(path: Path, name: str) -> int | None:
     """The length a completed fence stores; None: no fence, or not completed."""
     try:
@@ -151,12 +132,13 @@ def recover_file(
     name: str,
     deadline_s: float,
     watch: FenceWatch | None = None,
-    rewrite: bool = False,
+    failed: set[str] | None = None,
 ) -> int:
     """Fence the file and return its final length. ``deadline_s``: on the monotonic clock.
 
-    ``rewrite``: a call of its writer failed in this process. The kernel takes pages whose sync
-    failed for written and says so at the next sync, so the bytes are written once more before it.
+    ``failed``: names of files that a call failed on in this process. The kernel takes pages whose
+    sync failed for written and says so at the next sync, so their bytes are written once more
+    before it. A recovery that fails adds the name before another one gets its turn.
 
     The order matters: the fence is durable and counted before the length is read, so a commit that
     finds no fence is inside it; the bytes are durable before the length is stored.
@@ -177,9 +159,7 @@ def recover_file(
                 if os.fstat(data_fd).st_nlink:
                     if watch is not None:
                         watch.made()
-                    if rewrite:
-                        _rewrite(path, data_fd)
-                    return _complete_fence(data_fd, fence_fd, name)
+                    return _fenced_length(path, name, data_fd, fence_fd, failed)
             finally:
                 os.close(fence_fd)
         finally:
@@ -226,6 +206,23 @@ def _rewrite(path: Path, data_fd: int) -> None:
             position = write_at(fd, [os.pread(data_fd, count, position)], position, synced=False)
     finally:
         os.close(fd)
+
+
+def _fenced_length(
+    path: Path, name: str, data_fd: int, fence_fd: int, failed: set[str] | None
+) -> int:
+    """Make the file durable and store its length in the locked fence."""
+    if failed is None:
+        return _complete_fence(data_fd, fence_fd, name)
+    try:
+        if name in failed:
+            _rewrite(path, data_fd)
+        length = _complete_fence(data_fd, fence_fd, name)
+    except OSError:
+        failed.add(name)
+        raise
+    failed.discard(name)
+    return length
 
 
 def _lock(fence_fd: int, name: str, deadline_s: float) -> None:

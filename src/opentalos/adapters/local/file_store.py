@@ -9,26 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from opentalos.adapters.durable_files import make_directories, sync_directory
+from opentalos.adapters.durable_files import make_directories
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.local.append_file import CommitThreads, LocalAppendFile
 from opentalos.adapters.local.descriptors import APPEND_DESCRIPTORS_MAX, DescriptorBudget
-from opentalos.adapters.local.disk import (
-    FILE_MODE,
-    delete_file,
-    fence_length,
-    make_directory,
-    recover_file,
-)
+from opentalos.adapters.local.directories import Directories
+from opentalos.adapters.local.disk import fence_length, recover_file
 from opentalos.adapters.local.faults import LocalFaults
 from opentalos.adapters.local.fence_watch import watch_of
 from opentalos.adapters.local.native_crew import AUTO, load_accelerator
 from opentalos.adapters.store_path import FENCE_SUFFIX, check_file_path, check_file_prefix
 from opentalos.model.errors import (
-    AlreadyExists,
     BadRequest,
     NotFound,
-    OutcomeUnknown,
     RecoveryStuck,
     StorageFull,
     StoreUnavailable,
@@ -43,11 +36,9 @@ T = TypeVar("T")
 # 6 fewer than 4; the file system merges the journal commits of concurrent syncs.
 COMMIT_THREADS = 4
 OTHER_THREADS = 2  # for reads, lists and directory changes, so that commits do not wait for them
-CREATE_ATTEMPTS_MAX = 8  # each lost to a delete that removed the empty directory
 READERS_MAX = 128  # files kept open for reading, and reads at once; so at most twice as many open
 CLOSE_S = 2.0  # for calls under way when the store closes; a server has 5 s to end
 HANGING_THREADS_MAX = 32
-_CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -101,7 +92,7 @@ class LocalFileStore:
             native=load_accelerator(accelerator),
         )
         self._others = IoThreads("local-io", threads=OTHER_THREADS, unwanted=self._close_unwanted)
-        self._directories: set[str] = set()  # whose entries are durable; used on threads only
+        self._directories = Directories(self._root, self._watch)
         self._budget = DescriptorBudget(descriptors_max, self._commits.close_descriptors)
         self._readers: OrderedDict[str, Reader] = OrderedDict()
         self._reading = asyncio.Semaphore(READERS_MAX)
@@ -130,18 +121,13 @@ class LocalFileStore:
 
     async def recover(self, path: str, *, deadline_s: float) -> int:
         """Fence the file and return its final length; see the port."""
-        full, failed = self._full(path), self._commits.failed
-        how = (full, path, time.monotonic() + deadline_s, self._watch, path in failed)
+        until_s, failed = time.monotonic() + deadline_s, self._commits.failed
+        how = (self._full(path), path, until_s, self._watch, failed)
         try:
             async with asyncio.timeout(deadline_s):
-                length = await self._run(path, recover_file, *how)
+                return await self._run(path, recover_file, *how)
         except TimeoutError as error:
             raise RecoveryStuck(f"cannot fence {path} within {deadline_s} s; retrying") from error
-        except StoreUnavailable:
-            failed.add(path)  # perhaps by its sync
-            raise
-        failed.discard(path)
-        return length
 
     async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
         """Read committed bytes; see the port."""
@@ -179,7 +165,7 @@ class LocalFileStore:
         reader = self._readers.pop(path, None)
         if reader is not None:
             self._dismiss(path, reader)
-        await self._run(path, self._delete, full)
+        await self._run(path, self._directories.delete_file, full)
         self._commits.failed.discard(path)
 
     async def space(self) -> int:
@@ -217,44 +203,7 @@ class LocalFileStore:
     # --- on I/O threads ---------------------------------------------------------------------
 
     def _create(self, full: Path, path: str) -> Descriptor:
-        for attempt in range(CREATE_ATTEMPTS_MAX):
-            if os.path.lexists(f"{full}{FENCE_SUFFIX}"):
-                raise AlreadyExists(f"{path} (a fence of that name)")
-            try:
-                make_directory(full.parent, self._root, self._directories)
-                fd = os.open(full, _CREATE_FLAGS, FILE_MODE)
-                break
-            except FileExistsError as error:
-                raise AlreadyExists(path) from error
-            except FileNotFoundError:  # a delete has just removed the empty directory
-                self._directories.clear()
-                if attempt == CREATE_ATTEMPTS_MAX - 1:
-                    raise
-        try:
-            sync_directory(full.parent)
-            make_directory(full.parent, self._root, self._directories)  # if removed and recreated
-        except OSError as error:
-            os.close(fd)
-            raise OutcomeUnknown(
-                f"{path}: created, but its directory entry may not be durable: {error}"
-            ) from error
-        return Descriptor(fd)
-
-    def _delete(self, full: Path) -> None:
-        """Also removes directories that became empty, so that deleted topics leave nothing."""
-        if not delete_file(full, self._watch):
-            return
-        for parent in full.parents:
-            if parent == self._root:
-                return
-            try:
-                with os.scandir(parent) as entries:
-                    if any(entries):
-                        return
-                self._directories.discard(str(parent))
-                os.rmdir(parent)
-            except OSError:  # a create or another delete was quicker
-                return
+        return Descriptor(self._directories.create_file(full, path))
 
     def _space(self) -> int:
         make_directories(self._root)

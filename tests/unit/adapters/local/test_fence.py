@@ -1,9 +1,11 @@
 """What a crash in the middle of a take-over leaves, and how the next one ends it."""
 
+import asyncio
 import contextlib
 import errno
 import fcntl
 import os
+import threading
 import zlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -29,6 +31,7 @@ from opentalos.model.errors import (
     NewerFormat,
     NotFound,
     RecoveryStuck,
+    TalosError,
     WriterDead,
 )
 from opentalos.model.message import Durability
@@ -247,6 +250,37 @@ def test_a_deletion_cut_at_any_step_is_completed_by_the_next(
         assert Path(f"{path}.fenced").exists()  # a file that is going takes no more commits
     delete_file(path)
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_recovery_that_waited_for_one_that_failed_writes_the_bytes_again(
+    store: LocalFileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    waiting, fails = threading.Barrier(2), [True]
+    real_lock, real_rewrite = disk._lock, disk._rewrite
+
+    def lock(*args: Any) -> None:
+        waiting.wait(5)
+        real_lock(*args)
+
+    def rewrite(path: Path, data_fd: int) -> None:
+        written.append(path.name)
+        real_rewrite(path, data_fd)
+
+    def sync(_fd: int) -> None:
+        if fails:
+            raise OSError(errno.EIO, fails.pop() and "lost pages")
+
+    file = await store.create("t/0/a.log", durability=Durability.SYNCED)
+    await file.commit([b"acknowledged"])
+    monkeypatch.setattr(disk, "_lock", lock)
+    monkeypatch.setattr(disk, "_rewrite", rewrite)
+    monkeypatch.setattr(disk, "sync_data", sync)
+    recoveries = [store.recover("t/0/a.log", deadline_s=5.0) for _ in range(2)]
+    outcomes = await asyncio.gather(*recoveries, return_exceptions=True)
+    assert sorted(map(str, outcomes))[0] == str(len(b"acknowledged"))
+    assert isinstance(next(each for each in outcomes if not isinstance(each, int)), TalosError)
+    assert written == ["a.log"]
 
 
 async def test_bytes_whose_sync_failed_are_written_again_before_they_count(

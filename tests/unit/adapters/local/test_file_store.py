@@ -11,7 +11,6 @@ from types import ModuleType
 import pytest
 from tests.accelerator import disk_of_python
 
-from opentalos.adapters import durable_files
 from opentalos.adapters.local import LocalFaults, LocalFileStore, append_file, disk, file_store
 from opentalos.adapters.local.native_crew import REQUIRED
 from opentalos.model.errors import (
@@ -173,13 +172,15 @@ async def test_create_on_a_full_disk_is_not_done(
 async def test_an_entry_that_may_not_be_durable_is_unknown(
     store: LocalFileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_path: Path) -> None:
+    def broken(_fd: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     await (await store.create("t/0", durability=SYNCED)).close()
-    monkeypatch.setattr(file_store, "sync_directory", broken)
-    with pytest.raises(OutcomeUnknown):
-        await store.create("t/1", durability=SYNCED)
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "fsync", broken)
+        with pytest.raises(OutcomeUnknown):
+            await store.create("t/1", durability=SYNCED)
+    assert await store.list("t") == ["t/0"]
 
 
 async def test_a_read_error_says_so(store: LocalFileStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,14 +275,13 @@ async def test_every_new_directory_entry_is_durable(
     store: LocalFileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    real = durable_files.sync_directory
+    real = os.fsync
 
-    def watched(path: Path) -> None:
-        synced.append(path.relative_to(tmp_path))
-        real(path)
+    def watched(fd: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).relative_to(tmp_path))
+        real(fd)
 
-    monkeypatch.setattr(disk, "sync_directory", watched)
-    monkeypatch.setattr(file_store, "sync_directory", watched)
+    monkeypatch.setattr(os, "fsync", watched)
     await store.create("a/b/0", durability=SYNCED)
     assert synced == [Path(), Path("root"), Path("root/a"), Path("root/a/b")]
     synced.clear()
