@@ -10,7 +10,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
-from opentalos.adapters.durable_files import make_directories, sync_directory
+from opentalos.adapters.durable_files import NewEntry, make_directories
 from opentalos.adapters.loop_outbox import LoopOutbox
 from opentalos.adapters.machine import file_system_of
 from opentalos.adapters.thread_start import start_thread
@@ -76,6 +76,7 @@ class Database:
         self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
         self._outbox: LoopOutbox | None = None
         self._connection: sqlite3.Connection | None = None  # of the thread
+        self._entry: NewEntry | None = None  # of the log, until it is durable; of the thread
         self._unsettled = (
             False  # a COMMIT failed and no later transaction overwrote it; of the thread
         )
@@ -261,23 +262,20 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         try:
-            make_directories(self._path.absolute().parent)
-            connection = sqlite3.connect(
-                self._path,
-                isolation_level=None,
-                factory=self._connection_class,
-                cached_statements=STATEMENTS_CACHED,
-            )
+            entry = self._log_entry()
+            connection = self._connection_to_file()
         except (sqlite3.Error, OSError, MemoryError) as error:
             raise self._translated(error) from error
         try:
             connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
             self._check_kind(connection)
             self._make_durable(connection)
+            # SQLite does not make a new file's directory entry durable, or not for sure, and the
+            # process that made the file may have died before it could.
+            self._version(connection)  # makes the log
+            entry.sync()
+            self._entry = None
             self._make_tables(connection)
-            # SQLite does not make a new file's directory entry durable, and the process that made
-            # the file may have died before it could.
-            sync_directory(self._path.absolute().parent)
         except (sqlite3.Error, OSError, MemoryError) as error:
             connection.close()
             raise self._translated(error) from error
@@ -285,6 +283,37 @@ class Database:
             connection.close()
             raise
         return connection
+
+    def _connection_to_file(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self._path,
+            isolation_level=None,
+            factory=self._connection_class,
+            cached_statements=STATEMENTS_CACHED,
+        )
+
+    def _log_entry(self) -> NewEntry:
+        """What makes the entry of SQLite's log durable, which it makes with the first statement.
+
+        If a sync failed, the log may be lost with the power for good, so SQLite has to make another
+        one: its last connection empties and removes it. Raises: StoreUnavailable: it did not.
+        """
+        directory = self._path.absolute().parent
+        make_directories(directory)
+        log = directory / f"{self._path.name}-wal"
+        if self._entry is not None and self._entry.lost:
+            if log.exists():
+                connection = self._connection_to_file()
+                try:
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                finally:
+                    connection.close()
+            if log.exists():
+                raise StoreUnavailable(f"{log.name} may not be durable, and is still in use")
+            self._entry = None
+        if self._entry is None:
+            self._entry = NewEntry(directory)
+        return self._entry
 
     def _make_durable(self, connection: sqlite3.Connection) -> None:
         """A COMMIT that returned survives a power loss; SQLite answers what it really uses.

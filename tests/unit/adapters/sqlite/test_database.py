@@ -1,6 +1,7 @@
 """Group commit on SQLite, and what a COMMIT that fails means for each caller."""
 
 import asyncio
+import errno
 import os
 import sqlite3
 import threading
@@ -391,9 +392,51 @@ async def test_an_entry_that_a_former_process_could_not_sync_is_made_durable(
 ) -> None:
     await (await open_sqlite_meta_store(path)).close()
     synced: list[Path] = []
-    monkeypatch.setattr(database, "sync_directory", synced.append)
+    real = os.fsync
+
+    def watched(fd: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")))
+        assert path.with_name("meta.sqlite-wal").exists()  # its entry, too
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", watched)
     await (await open_sqlite_meta_store(path)).close()
     assert synced == [path.parent]
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+async def test_a_log_whose_entry_may_be_lost_is_made_anew(
+    path: Path, script: Script, monkeypatch: pytest.MonkeyPatch, in_use: bool
+) -> None:
+    """A sync of the directory failed after SQLite had made its log: no later one covers it."""
+    store, log = await opened(path, script), path.with_name("meta.sqlite-wal")
+    await store.create("a", b"1")
+    other = sqlite3.connect(path)
+    if in_use:
+        assert other.execute("SELECT count(*) FROM last_batch").fetchone() == (1,)
+    before = log.stat().st_ino
+    real, failing = os.fsync, [True]
+
+    def fail_once(fd: int) -> None:
+        if failing:
+            raise OSError(errno.EIO, failing.pop() and "lost entries")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fail_once)
+    script.before = FailOnce("BEGIN", sqlite3.SQLITE_READONLY)
+    for _ in range(2):  # the connection is given up; its successor is not made
+        with pytest.raises(StoreUnavailable):
+            await store.create("b", b"2")
+    if in_use:
+        with pytest.raises(StoreUnavailable, match="may not be durable"):
+            await store.create("b", b"2")
+        assert log.stat().st_ino == before
+    other.close()
+    path.with_name("other").touch()  # takes the number of the log that is gone
+    await store.create("b", b"2")
+    assert log.stat().st_ino != before
+    assert await store.children("") == ["a", "b"]
+    await store.close()
 
 
 async def test_a_connection_that_was_opened_read_only_is_replaced(
