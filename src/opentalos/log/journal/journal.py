@@ -39,6 +39,7 @@ _log = logging.getLogger(__name__)
 FRAME_BYTES_MAX = 4 << 20
 FIRST_FILE = 1
 NOWHERE = 0  # instead of a file's number: the group was not written
+END_DEADLINE_S = 10.0  # of the recovery of the file that says so
 FILES_MAX = 16  # while nothing can be trimmed; then groups go to their segments
 
 
@@ -349,8 +350,8 @@ async def end_journal(files: FileStore, name: str) -> None:
     try:
         file = await files.create(path, durability=Durability.SYNCED)
         await file.close()
-    except AlreadyExists:  # its entry says it all
-        _log.debug("journal %s has ended already", name)
+    except AlreadyExists:  # its entry says it all, if it is durable
+        await files.recover(path, deadline_s=END_DEADLINE_S)
     for found in await files.list(folder_of(name)):
         if number_of(found) is not None:
             await files.delete(found)

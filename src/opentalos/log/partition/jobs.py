@@ -264,13 +264,17 @@ def _metered(writer: PartitionWriter, segments: tuple[Segment, ...]) -> tuple[Se
 async def _keep_state(writer: PartitionWriter, last: Segment) -> None:
     """Make sure of the last segment's side index: it will be the only place of the log's state.
 
-    Writing it at the seal may have failed, which does no harm as long as the segment is there.
+    Writing it at the seal may have failed, which does no harm as long as the segment is there; or
+    its sync, and then it is read although a loss of power takes it: its recovery makes it durable.
     """
     context, path = writer.context, last.path(writer.key)
     interval_bytes = context.limits.index_interval_bytes
     if await read_side_index(context.files, index_path(path), interval_bytes) is None:
         side, _ = await rebuild_side_index(context.files, path, last, interval_bytes)
         await store_side_index(context.files, path, side)
+    else:
+        deadline_s = context.limits.recover_deadline_s
+        await context.files.recover(index_path(path), deadline_s=deadline_s)
 
 
 async def delete(writer: PartitionWriter) -> None:

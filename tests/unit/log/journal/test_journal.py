@@ -17,7 +17,7 @@ from tests.unit.log.journal.journals import (
 )
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
-from opentalos.log.journal.format import file_path
+from opentalos.log.journal.format import ended_path, file_path
 from opentalos.log.journal.former import last_run
 from opentalos.log.journal.journal import NOWHERE
 from opentalos.log.segment.format import SEGMENT_HEADER_BYTES
@@ -167,6 +167,16 @@ async def test_an_ended_journal_is_no_missing_one() -> None:
     assert (await former(storage)).segments() == []
     with pytest.raises(CorruptLog, match="missing"):
         await former(storage, "other-1")
+
+
+async def test_an_end_that_another_attempt_left_is_made_durable_before_it_counts() -> None:
+    storage = MemoryStorage()
+    files = MemoryFileStore(storage)
+    journal = await open_journal(files)
+    await files.create(ended_path(journal.name), durability=Durability.SYNCED)
+    await journal.end()
+    assert storage.files[ended_path(journal.name)].fenced  # as a recovery leaves it
+    assert journal_files(storage) == []
 
 
 async def test_a_needed_journal_cannot_be_ended() -> None:

@@ -83,6 +83,20 @@ async def test_retention_keeps_the_state_though_the_side_index_was_never_written
     await third.store.close()
 
 
+async def test_retention_makes_sure_of_a_side_index_that_may_not_be_durable() -> None:
+    bed = await open_bed()
+    await put_block(bed.log(), block(b"one", producer=ProducerStamp(1, 0, 0)))
+    await bed.store.close()
+    again = await open_bed(bed.storage)
+    log = again.log()
+    assert (await log.offsets()).next == 1
+    last = log.writer.versioned.manifest.sealed[0]
+    await log.writer.run(partial(drop, log.writer, 1, last))
+    (index,) = [file for path, file in bed.storage.files.items() if path.endswith(".idx")]
+    assert index.fenced  # as a recovery leaves it, which syncs what a failed commit left
+    await again.store.close()
+
+
 class HeldFiles(MemoryFileStore):
     """Commits wait while ``go`` is cleared."""
 
