@@ -184,8 +184,15 @@ class ClusterProcesses:
         }
 
     def controller(self) -> str:
-        """Name of the controller."""
-        return str(self.status()["leader"])
+        """Name of the controller, once all running servers name the same one."""
+        found: list[str] = []
+
+        def agreed() -> bool:
+            found[:] = {str(status["leader"]) for status in self._statuses()}
+            return len(found) == 1 and bool(found[0])
+
+        wait_until(agreed, "the servers agree on a controller", SETTLE_TIMEOUT_S)
+        return found[0]
 
     def owners(self, resource: str, name: str | None = None) -> dict[int, str]:
         """Which server serves each partition of a topic, as ``name`` reports to clients."""
@@ -200,14 +207,27 @@ class ClusterProcesses:
         return {place.partitionId: by_address[host] for place, host in schedule.items()}
 
     def settled(self) -> bool:
-        """All running servers serve, see each other, and nothing moves or is lent."""
+        """All running servers serve and say so of each other, and nothing moves or is lent.
+
+        Each is asked: one that has just lost its session says what it knew before.
+        """
+        statuses = self._statuses()
+        leaders = {status["leader"] for status in statuses}
+        return len(leaders) == 1 and all(map(self._is_settled, statuses))
+
+    def _statuses(self) -> list[dict[str, Any]]:
+        """What each running server says of the cluster; of one that does not answer, nothing."""
         try:
-            status = self.status()
+            return [self.status(name) for name in self.running]
         except AssertionError:
+            return [{"leader": ""}]
+
+    def _is_settled(self, status: dict[str, Any]) -> bool:
+        if not status["leader"]:
             return False
         serving = {server["name"] for server in status["servers"] if server["state"] == "serving"}
         quiet = not status["moving"] and not status["unassigned"] and not status["lent"]
-        return serving == set(self.running) and quiet and bool(status["leader"])
+        return serving == set(self.running) and quiet
 
     def wait_settled(self, timeout_s: float = SETTLE_TIMEOUT_S) -> float:
         """Wait until it is settled; returns the seconds that took."""

@@ -14,6 +14,8 @@ from tests.conftest import RunningBackends
 from tests.faults.zookeeper_session import expire
 
 from opentalos.backends.hdfs import HdfsBackend
+from opentalos.broker.cluster.records import LEADER
+from opentalos.broker.cluster.state import server_path
 
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(1200)]
 
@@ -78,8 +80,8 @@ def test_a_session_that_expires(
 ) -> None:
     with traffic(cluster, tmp_path, "session expiry") as load:
         for _ in range(ROUNDS_FULL if full else 1):
-            for victim in (load.owner(), cluster.controller()):
-                expire(backends.zookeeper_hosts, f"{cluster.name}/servers/{victim}")
+            for record in (server_path(load.owner()), LEADER):
+                expire(backends.zookeeper_hosts, f"{cluster.name}/{record}")
                 load.wait_progress()
                 cluster.wait_settled()
 
