@@ -65,6 +65,10 @@ class Program:
         whole = [json.loads(line) for line in lines if line.endswith("\n")]
         return sum(line["event"] in events for line in whole)
 
+    def check_alive(self) -> None:
+        """Fail if it ended by itself."""
+        assert self.process.poll() is None, self._complaint()
+
     def stop(self) -> None:
         """Close its stdin, which it takes as the end."""
         assert self.process.stdin is not None
@@ -166,6 +170,7 @@ class Traffic:
             now = self.acknowledged()
             if all(now[partition] > count for partition, count in before.items()):
                 return
+            self._check_alive()
             stuck = [partition for partition, count in before.items() if now[partition] <= count]
             assert time.monotonic() < deadline, f"partitions {stuck} acknowledge nothing"
             time.sleep(0.3)
@@ -173,7 +178,17 @@ class Traffic:
     def wait_commits(self) -> None:
         """Wait until the group has committed something more."""
         before = self._commits()
-        wait_until(lambda: self._commits() > before, "commits continue", PROGRESS_TIMEOUT_S)
+
+        def more() -> bool:
+            self._check_alive()
+            return self._commits() > before
+
+        wait_until(more, "commits continue", PROGRESS_TIMEOUT_S)
+
+    def _check_alive(self) -> None:
+        """Fail with what a program that ended early has to say, not with what it left undone."""
+        for program in self.programs:
+            program.check_alive()
 
     def _commits(self) -> int:
         return sum(1 for each in self.history().of("commit") if each.ok)
@@ -265,6 +280,7 @@ def traffic(
         load.start()
         yield load
         load.wait_progress()
+        load.wait_commits()
         load.stop()
         load.judge(fault)
     except BaseException:

@@ -1,15 +1,31 @@
 """Read partitions whole, after everything: the last word on what their logs hold."""
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from load_history import History
+from load_writer import is_not_done
 from sdk import Arguments, config, credential, run, topic_and_partition
 from talos.client.TalosClientFactory import TalosClientFactory
 from talos.consumer.SimpleConsumer import SimpleConsumer
 from talos.thrift.message.ttypes import GetPartitionOffsetRequest
 
-TIMEOUT_S = 10.0  # a partition that moves just now answers a moment later
+TIMEOUT_S = 30.0  # a partition that moves just now answers a moment later
+PAUSE_S = 0.2
+
+
+def answered(call: Callable[[], Any]) -> Any:
+    """The answer, as soon as its partition is served."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            if not is_not_done(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(PAUSE_S)
 
 
 def bounds_of(messages: Any, address: Any) -> Any:
@@ -21,7 +37,7 @@ def bounds_of(messages: Any, address: Any) -> Any:
             return bounds
         if time.monotonic() > deadline:
             raise TimeoutError(f"{bounds.errorCode}: {bounds.errorMsg}")
-        time.sleep(0.2)
+        time.sleep(PAUSE_S)
 
 
 def program(arguments: Arguments) -> None:
@@ -38,10 +54,10 @@ def program(arguments: Arguments) -> None:
         )
         args = {"topic": topic, "partition": partition, "final": True, "healed": True}
         read = history.invoke("read", offset=0, **args)
-        bounds = bounds_of(messages, address)
+        bounds = answered(partial(bounds_of, messages, address))
         blocks = []
         offset = bounds.startOffset
-        while fetched := consumer.fetch_message(offset, 2000):
+        while fetched := answered(partial(consumer.fetch_message, offset, 2000)):
             blocks += [
                 [record.messageOffset, [record.message.message.decode()]] for record in fetched
             ]

@@ -36,6 +36,7 @@ class Worker:
         self.name = arguments["prefix"]
         self.history = History(arguments["history"], self.name)
         self.client = factory(arguments).new_consumer_client()
+        self.messages = factory(arguments).new_message_client()
         self.address = [
             topic_and_partition(arguments, self.topic, partition)
             for partition in range(arguments["partitions"])
@@ -125,11 +126,12 @@ class Worker:
         if committed is None:
             return
         self.sessions += 1
+        # By its resource: looking up the name is one more call, which may fail during a fault.
         consumer = SimpleConsumer(
             clientConfig=config(self.arguments),
-            topicName=self.topic,
-            partitionId=partition,
+            topicAndPartition=self.address[partition],
             credential=credential(self.arguments),
+            messageClient=self.messages,
         )
         offset = committed + 1 if committed >= 0 else 0
         began_s = renewed_s = time.monotonic()
