@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.spark.archived import archived, each_once
 from tests.spark.conftest import TalosServer
+from tests.spark.queries import started
 
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.archive.hadoop_files import HadoopFiles
@@ -37,7 +38,7 @@ def settings(server: TalosServer, home: Path, **options: str) -> PipelineSetting
 
 
 def run(spark: SparkSession, given: PipelineSettings) -> None:
-    query = ARCHIVE.start(spark, given)
+    query = started(lambda: ARCHIVE.start(spark, given))
     try:
         query.awaitTermination()
     finally:
@@ -102,11 +103,11 @@ def test_a_batch_that_died_at_any_step_is_there_once(
 def test_the_archive_of_another_checkpoint_is_refused(
     spark: SparkSession, server: TalosServer, tmp_path: Path
 ) -> None:
-    fill(server, "refused", 10)
+    fill(server, "two-archives", 10)
     path = str(tmp_path / "shared")
-    run(spark, settings(server, tmp_path / "one", topics="refused", path=path))
+    run(spark, settings(server, tmp_path / "one", topics="two-archives", path=path))
     with pytest.raises(PySparkException) as caught:
-        run(spark, settings(server, tmp_path / "two", topics="refused", path=path))
+        run(spark, settings(server, tmp_path / "two", topics="two-archives", path=path))
     cause = cause_of(caught.value)
     assert cause.kind == "ConfigError"
     assert "is the archive of another checkpoint" in cause.text

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from tests.conftest import RunningBackends
 from tests.spark.archived import each_once
 from tests.spark.conftest import TalosServer
+from tests.spark.queries import started
 
 from opentalos.pipelines.archive.hadoop_files import HadoopFiles
 from opentalos.pipelines.archive.pipeline import ARCHIVE
@@ -34,7 +35,7 @@ def test_each_message_is_on_hdfs_once(
     for _ in range(2):
         with SimpleProducer(server.config, TOPIC, 0) as producer:
             producer.put([b"x"] * 500)
-        ARCHIVE.start(spark, settings).awaitTermination()
+        started(lambda: ARCHIVE.start(spark, settings)).awaitTermination()
 
     files = HadoopFiles(spark, path).glob(f"{path}/date=*/*")
     assert files

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.spark.kills.pausing_sink import FOLDER_VARIABLE, PausingDataSource
+from tests.spark.queries import started
 
 from opentalos.pipelines.session import open_session
 
@@ -31,7 +32,7 @@ def main(url: str, key: str, source: str, target: str) -> None:
     write = write.option("checkpointLocation", str(folder / "checkpoint")).queryName("copy")
     once = (folder / "once").exists()
     write = write.trigger(availableNow=True) if once else write.trigger(processingTime="0 seconds")
-    write.start().awaitTermination()
+    started(write.start).awaitTermination()
 
 
 if __name__ == "__main__":

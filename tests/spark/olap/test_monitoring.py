@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.conftest import TalosServer
+from tests.spark.queries import started
 
 from opentalos.model.errors import TalosError
 from opentalos.model.names import METRICS_TOPIC
@@ -70,7 +71,7 @@ def test_a_replay_of_the_whole_topic_changes_nothing(
     settings = PipelineSettings(url=server.url, key=server.key, home=tmp_path, available_now=True)
 
     def run() -> None:
-        assert MONITORING.start(spark, settings).awaitTermination(300)
+        assert started(lambda: MONITORING.start(spark, settings)).awaitTermination(300)
 
     put(server, [row(hour + step * STEP_MS, step) for step in (1, 2, 7)] + [b"{no JSON"])
     run()

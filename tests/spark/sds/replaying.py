@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from tests.spark.conftest import TalosServer
+from tests.spark.queries import started
 
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.tables.pipeline import SDS_REPLAY
@@ -49,7 +50,7 @@ def settings(server: TalosServer, home: Path, **options: str) -> PipelineSetting
 
 
 def run(spark: SparkSession, given: PipelineSettings) -> None:
-    query = SDS_REPLAY.start(spark, given)
+    query = started(lambda: SDS_REPLAY.start(spark, given))
     try:
         query.awaitTermination()
     finally:

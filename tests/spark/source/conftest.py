@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.server_process import ServerProcess
 from tests.spark.conftest import TalosServer
+from tests.spark.queries import started
 
 from opentalos.sdk import (
     Client,
@@ -47,7 +48,7 @@ def quick_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TalosServ
         process.stop()
 
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0  # a batch takes a second on a quiet machine
 
 
 def wait_for(what: Callable[[], bool]) -> None:
@@ -127,12 +128,12 @@ class Reading:
             .options(url=self.server.url, key=self.server.key, **self.options)
             .load()
         )
-        return (
+        write = (
             frame.writeStream.option("checkpointLocation", str(self.checkpoint))
             .foreachBatch(self.seen.take)
             .trigger(**trigger)
-            .start()
         )
+        return started(write.start)
 
     def run(self) -> list[list[tuple[str, int, int]]]:
         """The batches of everything that there is now."""
