@@ -51,15 +51,17 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> fl
 class Cluster:
     """Servers by name, which keep their ports; a context manager that starts and stops all."""
 
+    launcher: list[str] | None = None  # of each server; None: ``talos serve``
+
     def __init__(
         self,
         folder: Path,
-        backends: Backends,
+        backends: Backends | None,
         names: Sequence[str] = ("s1", "s2", "s3"),
         settings: Settings | None = None,
     ) -> None:
         self.name = f"b{os.urandom(5).hex()}"  # of HDFS directory, chroot and namespace
-        self.backends, self.names = backends, names
+        self._backends, self.names = backends, names
         folder = folder / self.name
         folder.mkdir(parents=True)
         key_file = folder / "cluster.key"
@@ -70,8 +72,18 @@ class Cluster:
             for section, keys in (settings or {}).items():
                 sections[section] = {**sections.get(section, {}), **keys}
             self.servers[name] = ServerProcess(
-                folder / name, settings=sections, port=port, ready_timeout_s=READY_TIMEOUT_S
+                folder / name,
+                settings=sections,
+                launcher=self.launcher,
+                port=port,
+                ready_timeout_s=READY_TIMEOUT_S,
             )
+
+    @property
+    def backends(self) -> Backends:
+        """HDFS, ZooKeeper and HBase of the servers."""
+        assert self._backends is not None
+        return self._backends
 
     def _sections(self, name: str, key_file: Path) -> dict[str, Mapping[str, object]]:
         backends = self.backends
