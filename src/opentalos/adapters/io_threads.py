@@ -32,9 +32,9 @@ class IoThreads:
     A thread whose job stalls no longer counts and is replaced, up to ``threads_max`` threads in
     total; it counts again when its job ends, and a surplus thread exits. While jobs are slow on
     average, the number of threads grows and none exits, since they wait for the store and not for
-    the interpreter. If the system gives no more threads, jobs wait for those that exist; without
-    any, they are refused as not done. All methods belong to one event loop, the one that submits
-    first.
+    the interpreter. With ``linger_s`` a surplus thread leaves only after no job needed it for so
+    long. If the system gives no more threads, jobs wait for those that exist; without any, they are
+    refused as not done. All methods belong to one event loop, the one that submits first.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class IoThreads:
         threads: int,
         threads_max: int = 32,
         threads_kept: int | None = None,
+        linger_s: float = 0.0,
         unwanted: Callable[[Any], None] = lambda _result: None,
         crew: Crew | None = None,
     ) -> None:
@@ -52,6 +53,9 @@ class IoThreads:
         self._crew: Crew = ThreadCrew() if crew is None else crew
         self._threads_kept = threads if threads_kept is None else threads_kept
         self._threads_max = max(threads, threads_max)
+        self._linger_s = linger_s
+        self._linger_timer: asyncio.TimerHandle | None = None
+        self._needed = 0  # jobs in flight at most, since idle threads were last dismissed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._slots: dict[Slot, None] = {}
         self._stalled = self._leaving = self._in_flight = self._started = 0
@@ -126,8 +130,9 @@ class IoThreads:
                 "closing I/O threads with hanging jobs",
                 extra={"threads": self._name, "jobs": self._in_flight},
             )
-        if self._stall_timer is not None:
-            self._stall_timer.cancel()
+        for timer in (self._stall_timer, self._linger_timer):
+            if timer is not None:
+                timer.cancel()
         for future in self._waiting:
             if not future.done():
                 future.set_exception(OutcomeUnknown(f"{self._name}: closed while a job hung"))
@@ -206,12 +211,31 @@ class IoThreads:
         finished(result, error, seconds)
 
     def _shrink(self) -> None:
+        if self._linger_s:
+            self._needed = max(self._needed, self._in_flight + 1)  # one job has just ended
+            self._dismiss_later()
+            return
         if self._mean_job_s > SLOW_JOB_S and self._in_flight:
             return
         needed = max(self._threads_kept, min(self._in_flight, self._threads))
         for _ in range(len(self._slots) - self._stalled - self._leaving - needed):
             self._leaving += 1
             self._crew.dismiss()
+
+    def _dismiss_later(self) -> None:
+        if self._linger_timer is None and not self._closed and self._loop is not None:
+            self._linger_timer = self._loop.call_later(self._linger_s, self._dismiss_idle)
+
+    def _dismiss_idle(self) -> None:
+        """Let those leave that were idle since the last time."""
+        self._linger_timer = None
+        needed = max(self._threads_kept, self._needed, self._in_flight)
+        self._needed = self._in_flight
+        for _ in range(len(self._slots) - self._leaving - needed):
+            self._leaving += 1
+            self._crew.dismiss()
+        if len(self._slots) - self._leaving > self._threads_kept:
+            self._dismiss_later()
 
     def _left(self, slot: Slot) -> None:
         del self._slots[slot]

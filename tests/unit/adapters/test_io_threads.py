@@ -36,6 +36,14 @@ def failing() -> None:
     raise ValueError("on purpose")
 
 
+async def live_is(threads: IoThreads, count: int) -> None:
+    for _ in range(1_000):
+        if threads.live == count:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{threads.live} threads are live")
+
+
 async def test_results_and_errors_come_back() -> None:
     threads = IoThreads("t", threads=2)
     assert await asyncio.gather(*(threads.run(pow, n, 2) for n in range(50))) == [
@@ -74,6 +82,42 @@ async def test_surplus_threads_leave() -> None:
             break
     assert threads.live == 1
     await threads.close(deadline_s=5)
+
+
+async def test_threads_that_linger_serve_the_next_burst_and_leave_once_idle() -> None:
+    """Each start of a thread holds up the loop, and jobs that hang come back together."""
+    threads = IoThreads("t", threads=4, threads_kept=0, linger_s=60.0)
+    used: set[int] = set()
+
+    def hang() -> None:
+        used.add(threading.get_native_id())
+        time.sleep(0.03)
+
+    for _ in range(3):
+        await asyncio.gather(*(threads.run(hang) for _ in range(4)))
+        await asyncio.sleep(0)
+    assert len(used) <= 4
+    assert threads.live == 4
+    threads._dismiss_idle()
+    assert threads.live == 4, "the burst before needed them"
+    threads._dismiss_idle()
+    await live_is(threads, 0)
+    assert await threads.run(pow, 3, 2) == 9
+    assert await threads.close(deadline_s=5)
+    assert threads.live == 0
+
+
+async def test_a_thread_whose_job_outlasts_the_linger_time_stays() -> None:
+    threads, gate = IoThreads("t", threads=2, threads_kept=0, linger_s=0.02), threading.Event()
+    hanging = asyncio.ensure_future(threads.run(gate.wait))
+    await threads.run(int)
+    await live_is(threads, 1)
+    await asyncio.sleep(0.1)
+    assert threads.live == 1
+    assert await threads.run(pow, 3, 2) == 9
+    gate.set()
+    assert await hanging
+    assert await threads.close(deadline_s=5)
 
 
 async def test_threads_are_bounded() -> None:
