@@ -80,7 +80,7 @@ async def test_connections_that_expire_together_are_closed_in_many_turns() -> No
     clients = [Client(server, deadline_s=-1.0) for _ in range(1_000)]
     await _swept(server)
     assert all(client.expired == 1 for client in clients)
-    assert max(Client.ended.values()) <= EXPIRED_MAX
+    assert max(Client.ended.values()) <= EXPIRED_MAX <= 10, "each takes 0.1 ms and more to answer"
 
 
 async def test_a_connection_that_fails_to_expire_is_aborted_and_the_sweep_goes_on() -> None:
