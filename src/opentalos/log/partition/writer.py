@@ -154,9 +154,11 @@ class PartitionWriter(PartitionWatch):
             self._commit_began_s = began_s = time_s()
             commit = segment.file.commit(group.chunks)
             length = await (self.bounded(commit) if in_job else commit)
+            took_s = time_s() - began_s
+            if took_s >= context.lanes.stall_s:  # others may return with it
+                await context.lanes.turns.next()
             if self.segment is not segment:
                 return  # given up or dropped meanwhile: a late result counts for nothing
-            took_s = time_s() - began_s
             self._commit_returned(took_s)
             context.lanes.concurrency.note(segment.durability, took_s)
             context.counters.commit_s.observe(took_s)

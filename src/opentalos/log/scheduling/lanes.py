@@ -22,6 +22,7 @@ from typing import Protocol
 from opentalos.log.counters import LogCounters
 from opentalos.log.scheduling.concurrency import CommitConcurrency
 from opentalos.log.scheduling.shares import Share
+from opentalos.log.scheduling.turns import Turns
 from opentalos.log.scheduling.waiting import Waiting
 from opentalos.model.limits import LogLimits
 
@@ -115,7 +116,8 @@ class CommitLanes:
         concurrency: CommitConcurrency | None = None,
     ) -> None:
         self._limits, self._counters = limits, counters
-        self._stall_s = limits.lane_stall_ms / _MS_PER_S
+        self.stall_s = limits.lane_stall_ms / _MS_PER_S  # a longer step is stalled
+        self.turns = Turns()  # in which groups are answered whose commits stalled
         self.active: list[CommitLane] = []
         self._retired: dict[CommitLane, None] = {}  # ordered, so that runs are repeatable
         self._parked: dict[Worker, None] = {}  # without a lane that has a task
@@ -307,7 +309,7 @@ class CommitLanes:
                 worker = lane.ready.popleft()
                 lane.busy, lane.started_s = worker, loop.time()
                 if self._timer is None:
-                    self._arm(self._stall_s)
+                    self._arm(self.stall_s)
                 try:
                     delay_s = await worker.work()
                 except Exception as error:
@@ -323,7 +325,7 @@ class CommitLanes:
                 if not lane.retired:
                     if len(self.active) > self.concurrency.wanted:
                         self._retire(lane)
-                elif loop.time() < lane.started_s + self._stall_s:
+                elif loop.time() < lane.started_s + self.stall_s:
                     self._note_slow(lane, None)
                     self._disperse(lane)  # quick again, so it needs no lane of its own
             if lane.retired and self._rejoined(lane):
@@ -402,7 +404,7 @@ class CommitLanes:
         for lane in (*self.active, *self._retired):
             if lane.busy is None or (lane.retired and lane.slow is not None):
                 continue
-            left_s = lane.started_s + self._stall_s - now_s
+            left_s = lane.started_s + self.stall_s - now_s
             if left_s <= 0:
                 self._counters.stalls += 1
                 self._note_slow(lane, lane.busy)

@@ -371,3 +371,24 @@ async def test_hanging_files_of_the_local_disk_are_answered_and_leave_others(
         assert await put(log, b"again") in (1, 2)
     await bed.store.close()
     await files.close()
+
+
+async def test_groups_whose_commits_hung_together_are_answered_in_a_turn_each() -> None:
+    bed, steps = await hanging_bed()
+    logs = [bed.log(number) for number in range(8)]
+    for log in logs:
+        await put(log, b"first")
+    steps.which = lambda name, _path, after: name == "commit" and not after
+    answered: list[PartitionLog] = []
+    for log in logs:
+        log.append(block(b"hung"), lambda _base, _error, log=log: answered.append(log))  # type: ignore[misc]
+    await asyncio.sleep(0.5)  # stalled, not given up
+    assert not answered
+    steps.released.set()
+    in_one_turn, before = [], 0
+    while len(answered) < len(logs):
+        await asyncio.sleep(0)
+        in_one_turn.append(len(answered) - before)
+        before = len(answered)
+    assert max(in_one_turn) == 1, "all others wait for the answers of all of them"
+    await bed.store.close()
