@@ -72,6 +72,11 @@ class IoThreads:
         """Threads that exist, hanging ones included."""
         return len(self._slots)
 
+    @property
+    def full(self) -> bool:
+        """Whether a further job would have to wait for one under way."""
+        return self._in_flight >= self._threads_max
+
     def submit(self, work: Callable[..., Any], args: tuple[Any, ...], finished: Finished) -> None:
         """Run ``work(*args)`` on a thread, then call ``finished`` on the loop, exactly once.
 

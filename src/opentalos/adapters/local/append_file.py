@@ -60,6 +60,8 @@ class LocalAppendFile:
         self._synced = durability is Durability.SYNCED
         self._threads = threads
         self._hangs = False  # its last call did
+        self._follows = False  # took the place of a file that hangs, and no call has ended yet
+        self._began_s = 0.0  # loop time of the call under way
         self._budget = budget
         self._used = True  # since the budget last asked
         self._resting: FileIdentity | None = None
@@ -69,6 +71,17 @@ class LocalAppendFile:
         self._closed = False
         self._call: asyncio.Future[int] | None = None  # under way
         budget.opened(self)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its last call hung, or the one under way does."""
+        if self._hangs or self._follows or self._call is None:
+            return self._hangs or self._follows
+        return asyncio.get_running_loop().time() - self._began_s > HANG_S
+
+    def follow(self, former: "LocalAppendFile") -> None:
+        """It is a fresh file for what ``former`` was written for, so it hangs if that does."""
+        self._follows = former.hangs
 
     async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
         """Write ``chunks`` at the end, durable as the file's durability says; see the port."""
@@ -112,10 +125,11 @@ class LocalAppendFile:
         if self._closed:
             raise WriterDead(f"{self._name}: closed")
         self._dead = WriterDead(f"{self._name}: a call is under way or was interrupted")
-        call: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._call, self._used = call, True
+        loop = asyncio.get_running_loop()
+        call: asyncio.Future[int] = loop.create_future()
+        self._call, self._used, self._began_s = call, True, loop.time()
         try:
-            pools.of(hangs=self._hangs).submit(work, args, self._finished)
+            pools.of(hangs=self._hangs, follows=self._follows).submit(work, args, self._finished)
         except BaseException:
             self._call = None
             raise
@@ -166,7 +180,7 @@ class LocalAppendFile:
         if self._resting is not None and self._fd >= 0:
             self._resting = None
             self._budget.opened(self)
-        self._hangs = seconds > HANG_S
+        self._hangs, self._follows = seconds > HANG_S, False
         if error is None and not call.done():
             call.set_result(length)
             return
@@ -217,9 +231,12 @@ class Pools:
             crew=crew(hanging_max),
         )
 
-    def of(self, *, hangs: bool) -> IoThreads:
-        """Where a file belongs whose last call hung or did not."""
-        return self.hanging if hangs else self.usual
+    def of(self, *, hangs: bool, follows: bool = False) -> IoThreads:
+        """Where a file belongs whose last call hung, or that follows one that hangs.
+
+        The second may well be quick, so it does not wait for a thread behind those that hang.
+        """
+        return self.hanging if hangs or (follows and not self.hanging.full) else self.usual
 
     async def close(self, *, deadline_s: float) -> None:
         """End the threads after what was submitted."""

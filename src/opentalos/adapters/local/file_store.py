@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 from opentalos.adapters.durable_files import make_directories
 from opentalos.adapters.io_threads import IoThreads
@@ -94,6 +95,10 @@ class LocalFileStore:
         self._others = IoThreads("local-io", threads=OTHER_THREADS, unwanted=self._close_unwanted)
         self._directories = Directories(self._root, self._watch)
         self._budget = DescriptorBudget(descriptors_max, self._commits.close_descriptors)
+        # The newest append file of each folder, while anyone uses it. The log moves a partition
+        # whose commit hangs to a fresh file, which most likely hangs too: such files start on the
+        # threads for those, or 16 of them would keep the usual threads from every other partition.
+        self._newest: WeakValueDictionary[str, LocalAppendFile] = WeakValueDictionary()
         self._readers: OrderedDict[str, Reader] = OrderedDict()
         self._reading = asyncio.Semaphore(READERS_MAX)
         self._closed = False
@@ -115,6 +120,11 @@ class LocalFileStore:
             threads=self._commits,
             budget=self._budget,
         )
+        folder = path.rpartition("/")[0]
+        former = self._newest.get(folder)
+        if former is not None:
+            file.follow(former)
+        self._newest[folder] = file
         if self._closed:
             file.abandon(WriterDead(f"{path}: the store was closed"))
         return file

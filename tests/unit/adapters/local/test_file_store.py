@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,10 @@ from types import ModuleType
 import pytest
 from tests.accelerator import disk_of_python
 
+from opentalos.adapters.io_crew import ThreadCrew
+from opentalos.adapters.io_threads import HANG_S, IoThreads
 from opentalos.adapters.local import LocalFaults, LocalFileStore, append_file, disk, file_store
+from opentalos.adapters.local.append_file import Pools
 from opentalos.adapters.local.native_crew import REQUIRED
 from opentalos.model.errors import (
     OutcomeUnknown,
@@ -79,6 +83,53 @@ async def test_hanging_files_stop_no_other_file(store: LocalFileStore, faults: L
     faults.release()
     assert await asyncio.gather(*stuck) == [1] * 8
     assert await quick.commit([b"y"]) == 51
+
+
+async def test_the_fresh_file_of_one_that_hangs_leaves_the_usual_threads_to_others(
+    store: LocalFileStore, faults: LocalFaults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those of many partitions that are given up together keep all of them for 20 ms."""
+    hanging: list[bool] = []  # whether each call ran on the threads for files that hang
+    choose = Pools.of
+
+    def of(self: Pools, *, hangs: bool, follows: bool = False) -> IoThreads:
+        pool = choose(self, hangs=hangs, follows=follows)
+        hanging.append(pool is self.hanging)
+        return pool
+
+    monkeypatch.setattr(Pools, "of", of)
+    former = await store.create("slow/0/1", durability=SYNCED)
+    other = await store.create("slow/1/1", durability=SYNCED)
+    faults.hang_prefix = "slow/0/"
+    stuck = asyncio.ensure_future(former.commit([b"x"]))
+    await asyncio.sleep(2 * HANG_S)
+    fresh = await store.create("slow/0/2", durability=SYNCED)
+    commit = asyncio.ensure_future(fresh.commit([b"x"]))
+    await asyncio.sleep(0)
+    neighbour = await store.create("slow/1/2", durability=SYNCED)
+    await neighbour.commit([b"y"])
+    await other.commit([b"y"])
+    assert hanging == [False, True, False, False]
+    faults.release()
+    assert list(await asyncio.gather(stuck, commit)) == [1, 1]
+    monkeypatch.setattr(append_file, "HANG_S", 60.0)  # also on a busy machine
+    for length in (2, 3):  # the first shows that it is quick again
+        assert await fresh.commit([b"x"]) == length
+    last = await store.create("slow/0/3", durability=SYNCED)
+    await last.commit([b"x"])
+    assert not hanging[-1]
+
+
+async def test_a_fresh_file_does_not_wait_behind_those_that_hang() -> None:
+    pools, gate = Pools(1, 1, lambda _: ThreadCrew(), "t"), threading.Event()
+    assert pools.of(hangs=False, follows=True) is pools.hanging
+    stuck = asyncio.ensure_future(pools.hanging.run(gate.wait))
+    await asyncio.sleep(0)
+    assert pools.of(hangs=False, follows=True) is pools.usual
+    assert pools.of(hangs=True) is pools.hanging, "it would keep a usual thread"
+    gate.set()
+    assert await stuck
+    await pools.close(deadline_s=5)
 
 
 async def test_a_hanging_commit_can_be_given_up_and_recovered_elsewhere(
