@@ -40,20 +40,20 @@ class OneFolder:
 
 
 @pytest.mark.parametrize(
-    ("age_ms", "ahead_ms", "newest_ms", "swept"),
+    ("age_ms", "ahead_ms", "newest_ahead_ms", "swept"),
     [
-        (2 * DAY_MS, 0, NOW_MS, True),
-        (HOUR_MS, 0, NOW_MS, False),
-        (HOUR_MS, 8 * DAY_MS, NOW_MS, False),  # this server's clock is ahead
-        (HOUR_MS, 0, NOW_MS + 8 * DAY_MS, False),  # ZooKeeper's was ahead once
+        (2 * DAY_MS, 0, 0, True),
+        (HOUR_MS, 0, 0, False),
+        (HOUR_MS, 8 * DAY_MS, 0, False),  # this server's clock is ahead
+        (HOUR_MS, 0, 8 * DAY_MS, False),  # ZooKeeper's was ahead once
     ],
 )
 async def test_a_tombstone_is_old_only_by_both_clocks(
-    monkeypatch: pytest.MonkeyPatch, age_ms: int, ahead_ms: int, newest_ms: int, swept: bool
+    monkeypatch: pytest.MonkeyPatch, age_ms: int, ahead_ms: int, newest_ahead_ms: int, swept: bool
 ) -> None:
     wall_s = (NOW_MS + ahead_ms) / 1_000
     monkeypatch.setattr(tree_module, "time", SimpleNamespace(time=lambda: wall_s))
-    connection: Any = OneFolder(NOW_MS - age_ms, newest_ms)
+    connection: Any = OneFolder(NOW_MS - age_ms, NOW_MS + newest_ahead_ms)
     tree = ZookeeperTree(connection, "/talos", 86_400.0)
     assert await tree.names("topics") == ["kept"]
     assert connection.deleted == (["/talos/topics/gone"] if swept else [])
