@@ -32,9 +32,9 @@ class IoThreads:
     A thread whose job stalls no longer counts and is replaced, up to ``threads_max`` threads in
     total; it counts again when its job ends, and a surplus thread exits. While jobs are slow on
     average, the number of threads grows and none exits, since they wait for the store and not for
-    the interpreter. With ``linger_s`` a surplus thread leaves only after no job needed it for so
-    long. If the system gives no more threads, jobs wait for those that exist; without any, they are
-    refused as not done. All methods belong to one event loop, the one that submits first.
+    the interpreter. With ``linger_s`` none is kept, but each leaves only after no job needed it for
+    so long. If the system gives no more threads, jobs wait for those that exist; without any, they
+    are refused as not done. All methods belong to one event loop, the one that submits first.
     """
 
     def __init__(
@@ -43,7 +43,6 @@ class IoThreads:
         *,
         threads: int,
         threads_max: int = 32,
-        threads_kept: int | None = None,
         linger_s: float = 0.0,
         unwanted: Callable[[Any], None] = lambda _result: None,
         crew: Crew | None = None,
@@ -51,7 +50,7 @@ class IoThreads:
         self._name, self._threads = name, threads
         self._unwanted = unwanted  # gets results whose caller was cancelled
         self._crew: Crew = ThreadCrew() if crew is None else crew
-        self._threads_kept = threads if threads_kept is None else threads_kept
+        self._threads_kept = 0 if linger_s else threads
         self._threads_max = max(threads, threads_max)
         self._linger_s = linger_s
         self._linger_timer: asyncio.TimerHandle | None = None

@@ -86,7 +86,7 @@ async def test_surplus_threads_leave() -> None:
 
 async def test_threads_that_linger_serve_the_next_burst_and_leave_once_idle() -> None:
     """Each start of a thread holds up the loop, and jobs that hang come back together."""
-    threads = IoThreads("t", threads=4, threads_kept=0, linger_s=60.0)
+    threads = IoThreads("t", threads=4, linger_s=60.0)
     used: set[int] = set()
 
     def hang() -> None:
@@ -108,7 +108,7 @@ async def test_threads_that_linger_serve_the_next_burst_and_leave_once_idle() ->
 
 
 async def test_a_thread_whose_job_outlasts_the_linger_time_stays() -> None:
-    threads, gate = IoThreads("t", threads=2, threads_kept=0, linger_s=0.02), threading.Event()
+    threads, gate = IoThreads("t", threads=2, linger_s=0.02), threading.Event()
     hanging = asyncio.ensure_future(threads.run(gate.wait))
     await threads.run(int)
     await live_is(threads, 1)
@@ -221,8 +221,9 @@ async def test_jobs_that_no_thread_can_serve_are_refused_as_not_done(
     no_threads: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(io_threads, "NO_THREAD_S", 0.05)
-    threads = IoThreads("t", threads=1, threads_kept=0)
-    assert await threads.run(pow, 2, 2) == 4  # its thread leaves after that
+    threads = IoThreads("t", threads=1, linger_s=0.01)
+    assert await threads.run(pow, 2, 2) == 4
+    await live_is(threads, 0)
     no_threads(True)
     with pytest.raises(StoreUnavailable):
         await threads.run(int)

@@ -226,7 +226,6 @@ class Pools:
             f"{kind}-hang",
             threads=hanging_max,
             threads_max=hanging_max,
-            threads_kept=0,
             linger_s=HANGING_LINGER_S,
             crew=crew(hanging_max),
         )
