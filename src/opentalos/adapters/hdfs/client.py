@@ -116,6 +116,8 @@ class HdfsClient:
                 limits.block_bytes,
                 None,
             )
+            if self.silent_nodes is not None:
+                self.silent_nodes.avoid(stream)
             return OpenStream(stream)
 
     def recover(self, path: str) -> int | None:

@@ -11,6 +11,10 @@ A connection without an answer is silence: the kernel accepts it for a process t
 connection may also mean a firewall before the port of such calls, so then the port to which the
 pipeline writes decides: only if it takes no connection either, the host is gone.
 
+A new file has no pipeline yet while it waits for such a DataNode, so nothing can be taken out. It
+is told before its first commit which ones to leave alone: those that were silent of late and still
+are. The NameNode itself leaves them out only once it calls them stale.
+
 The client has no public method for it: the names of its fields are checked when a store is opened.
 Without them a store works as before.
 """
@@ -23,6 +27,7 @@ from opentalos.model.limits import HdfsLimits
 
 PROBE_S = 0.3  # for the answer of one DataNode, and for a connection to it
 VERDICT_S = 1.0  # an answer, or its absence, counts for so long for other files
+SUSPECTED_S = 30.0  # a silent one is asked before new files: until the NameNode calls it stale
 _NO_ANSWER = "SocketTimeoutException"
 _NO_CONNECTION = "ConnectTimeoutException"
 _log = logging.getLogger(__name__)
@@ -52,7 +57,11 @@ class SilentNodes:
         number = self._integer.TYPE
         self._mark = _opened(state.getDeclaredMethod("setBadNodeIndex", [number]))
         self._fail = _opened(state.getDeclaredMethod("setInternalError"))
+        self._excluded = _opened(streamer.getDeclaredField("excludedNodes"))
+        anything = classes("java.lang.Object").class_
+        self._exclude = self._excluded.getType().getMethod("put", [anything, anything])
         self._known: dict[str, tuple[bool, float]] = {}  # DataNode: silent, until when
+        self._suspects: dict[str, tuple[Any, float]] = {}  # DataNode that was silent, until when
 
     def drop(self, stream: Any) -> str:
         """Name a silent DataNode to the client. Returns: its address; empty: none may be dropped.
@@ -77,6 +86,20 @@ class SilentNodes:
             queue.notifyAll()
         return str(nodes[silent[0]].getXferAddr())
 
+    def avoid(self, stream: Any) -> None:
+        """Before the first commit of a file: leave out DataNodes that hang.
+
+        A new pipeline waits for them, and unlike that of ``drop`` it cannot be cut meanwhile.
+        """
+        spare = self._limits.replication - self._limits.replicas_min
+        for name, (node, until_s) in list(self._suspects.items()):
+            if monotonic() >= until_s:
+                self._suspects.pop(name, None)
+            elif spare > 0 and self._is_silent(node):
+                spare -= 1
+                streamer = self._streamer.invoke(stream.getWrappedStream())
+                self._exclude.invoke(self._excluded.get(streamer), node, node)
+
     def _is_silent(self, node: Any) -> bool:
         name = str(node.getXferAddr())
         silent, until_s = self._known.get(name, (False, 0.0))
@@ -88,6 +111,10 @@ class SilentNodes:
             else:
                 silent = not failure and self._failure_of_call(node) == _NO_ANSWER
             self._known[name] = (silent, monotonic() + VERDICT_S)
+            if silent:
+                self._suspects[name] = (node, monotonic() + SUSPECTED_S)
+            else:
+                self._suspects.pop(name, None)
         return silent
 
     def _failure_of_connection(self, address: str) -> str:

@@ -43,6 +43,7 @@ class Java:
         self.connected: list[str] = []  # to their ports of data
         self.open_sockets = self.open_proxies = 0
         self.bad: list[int] = []
+        self.excluded: list[str] = []  # from a new file
         self.woken = 0
 
     def silent(self, replicas_min: int = 1) -> SilentNodes:
@@ -54,6 +55,8 @@ class Java:
         made._nodes.get.return_value = self.nodes
         made._integer = int
         made._mark, made._fail = MagicMock(), MagicMock()
+        made._exclude = MagicMock()
+        made._exclude.invoke = lambda _cache, node, _value: self.excluded.append(node.name)
         made._mark.invoke = lambda _state, place: self.bad.append(place)
         made._queue.get.return_value.notifyAll = self._wake
         return made
@@ -176,3 +179,37 @@ def test_a_short_pipeline_is_not_cut_below_what_a_commit_needs(
     java = Java(STOPPED, *[HEALTHY] * (nodes - 1))
     assert java.silent(replicas_min).drop(MagicMock()) == ("dn1:9866" if dropped else "")
     assert java.bad == ([0] if dropped else [])
+
+
+def test_a_new_file_leaves_out_a_datanode_that_still_hangs() -> None:
+    java = Java(HEALTHY, STOPPED, HEALTHY)
+    silent = java.silent()
+    silent.avoid(MagicMock())
+    assert java.asked == [], "nothing is known of them"
+    silent.drop(MagicMock())
+    silent.avoid(MagicMock())
+    assert java.excluded == ["dn2"]
+    java.nodes[1].calls = ANSWERS
+    silent._known.clear()  # a second later
+    for _ in range(2):
+        silent.avoid(MagicMock())
+    assert java.excluded == ["dn2"]
+    assert java.asked == ["dn1", "dn2", "dn3", "dn2"], "once it answers it is as good as any"
+
+
+def test_a_datanode_is_suspected_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    java = Java(STOPPED, HEALTHY)
+    silent = java.silent()
+    monkeypatch.setattr("opentalos.adapters.hdfs.silent_nodes.SUSPECTED_S", 0.0)
+    silent.drop(MagicMock())
+    silent.avoid(MagicMock())
+    assert java.excluded == []
+
+
+@pytest.mark.parametrize(("replicas_min", "excluded"), [(1, 2), (2, 1), (3, 0)])
+def test_a_new_file_may_get_what_a_commit_needs(replicas_min: int, excluded: int) -> None:
+    java = Java(STOPPED, STOPPED, HEALTHY)
+    silent = java.silent(replicas_min)
+    silent.drop(MagicMock())
+    silent.avoid(MagicMock())
+    assert len(java.excluded) == excluded
