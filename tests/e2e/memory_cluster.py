@@ -28,7 +28,6 @@ from opentalos.model.sds_limits import SdsLimits
 from opentalos.server.cluster_join import Member
 from opentalos.server.config import Config
 from opentalos.server.gateways import Gateways, Port, open_gateways
-from opentalos.server.measuring.descriptor_watch import DescriptorWatch
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.tls import ServerTls
 
@@ -110,7 +109,7 @@ class MemoryServer:
             readiness=Readiness(),
             tls=tls,
             watch=LoopWatch(),
-            descriptors=DescriptorWatch(),
+            files_short=lambda: 0,
         )
         self.gateways = open_gateways(self.broker, config, self.member, port)
         self.http.serve(self.gateways.exact, self.gateways.prefixes)

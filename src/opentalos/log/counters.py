@@ -74,6 +74,7 @@ class LogCounters:
     openings: int = 0
     reopens: int = 0
     rolls: int = 0
+    thin_rolls: int = 0  # of them, to a file that gets more replicas
     seals: int = 0
     stalls: int = 0
     cache_hits: int = 0

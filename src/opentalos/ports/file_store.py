@@ -12,8 +12,12 @@ class AppendFile(Protocol):
     ``commit`` writes and syncs in one hop, in order; the first one survives a power loss whatever
     the durability. ``close`` makes the file immutable. Both return the length. At most one call
     may be under way. Unknown: OutcomeUnknown, Fenced, WriterDead. StorageFull from ``commit`` is
-    unknown as well: bytes may lie in the file.
+    unknown as well: bytes may lie in the file. ``thin``: a new file would get more replicas than
+    this one has by now; asked before each commit, and true for a short while only.
     """
+
+    @property
+    def thin(self) -> bool: ...
 
     async def commit(self, chunks: Sequence[bytes | memoryview]) -> int: ...
     async def close(self) -> int: ...

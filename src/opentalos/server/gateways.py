@@ -1,8 +1,8 @@
 """The gateways of one server over its broker, and the routes of its port."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from opentalos.adapters.thread_start import thread_start_failures
 from opentalos.broker.broker import Broker
@@ -53,7 +53,8 @@ class Port:
     readiness: Readiness
     tls: ServerTls
     watch: LoopWatch
-    descriptors: DescriptorWatch
+    files_short: Callable[[], int]  # of replicas
+    descriptors: DescriptorWatch = field(default_factory=DescriptorWatch)
 
     def figures(self) -> ProcessFigures:
         """Figures of the process."""
@@ -64,6 +65,7 @@ class Port:
             tls_reload_failures=self.tls.reload_failures,
             thread_start_failures=thread_start_failures(),
             descriptors_exhausted=self.descriptors.exhausted,
+            hdfs_files_short=self.files_short(),
             tls_expires_s=self.tls.expires_s,
         )
 

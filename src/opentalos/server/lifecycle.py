@@ -165,8 +165,8 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         await broker.start()
         undo.push_async_callback(broker.close)
         await ensure_root(broker, directory, root_key, stores if member else None)
-        descriptors = DescriptorWatch()
-        port = Port(http=http, readiness=readiness, tls=tls, watch=watch, descriptors=descriptors)
+        short = stores.files_short
+        port = Port(http=http, readiness=readiness, tls=tls, watch=watch, files_short=short)
         gateways = open_gateways(broker, config, member, port)
         http.serve(gateways.exact, gateways.prefixes)
         if place is None:
@@ -186,12 +186,12 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             tls=tls,
             readiness=readiness,
             watch=watch,
-            descriptors=descriptors,
+            descriptors=port.descriptors,
             measuring=measuring,
         )
         _write_server_json(directory, server)
         watch.start()
-        descriptors.start()
+        port.descriptors.start()
         tls.start()
         await measuring.start()
         await broker.take_requests()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from opentalos.adapters.local import LocalFileStore, open_local_file_store
 from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
@@ -28,6 +28,14 @@ StoreT = TypeVar("StoreT", FileStore, MetaStore, RowStore)
 _log = logging.getLogger("opentalos.server")
 
 
+@runtime_checkable
+class Replicated(Protocol):
+    """A file store with several replicas of each file, without an import of its packages."""
+
+    @property
+    def files_short(self) -> int: ...
+
+
 @dataclass(slots=True)
 class Stores:
     """The three stores of one server."""
@@ -40,6 +48,10 @@ class Stores:
     def native_commits(self) -> bool:
         """Whether the accelerator writes the message logs."""
         return isinstance(self.files, LocalFileStore) and self.files.native_commits
+
+    def files_short(self) -> int:
+        """Open files with fewer replicas than configured; a disk has none."""
+        return self.files.files_short if isinstance(self.files, Replicated) else 0
 
     async def close(self) -> None:
         """Close all; the meta store last, since its session is this server's membership."""

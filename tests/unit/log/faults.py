@@ -42,6 +42,8 @@ class Steps:
 class FaultyFile:
     """AppendFile that asks ``Steps``."""
 
+    thin = False
+
     def __init__(self, inner: MemoryAppendFile, steps: Steps, path: str) -> None:
         self.inner, self.steps, self.path = inner, steps, path
         self.dead = False

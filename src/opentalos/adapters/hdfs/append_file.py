@@ -11,6 +11,7 @@ from typing import Any
 from opentalos.adapters.hdfs.client import HdfsClient
 from opentalos.adapters.hdfs.commit_call import Sync
 from opentalos.adapters.hdfs.java_errors import lease_lost, text_of
+from opentalos.adapters.hdfs.replicas import Replicas
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.model.checks import plural
 from opentalos.model.errors import Fenced, NotFound, OutcomeUnknown, TalosError, WriterDead
@@ -30,6 +31,7 @@ class WriterContext:
     limits: HdfsLimits
     commits: IoThreads
     others: IoThreads
+    replicas: Replicas
 
 
 class HdfsAppendFile:
@@ -61,6 +63,7 @@ class HdfsAppendFile:
         self._synced = durability is Durability.SYNCED
         self._on_release = on_release
         self._replicas = 0  # of the last commit
+        self._known_replicas = context.limits.replication  # to ``Replicas``
         self._length = 0
         self._dead: TalosError | None = None
         self._closed = False
@@ -70,9 +73,21 @@ class HdfsAppendFile:
         self._late = self._looking = False
         self._ended: list[asyncio.Future[None]] = []  # who waits for the end of the call
 
+    @property
+    def thin(self) -> bool:
+        """Whether a new file would get more DataNodes; see the port."""
+        few = self._known_replicas < self._context.limits.replication
+        return few and self._context.replicas.improves(self)
+
     async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
         """Write ``chunks`` at the end, durable as the file's durability says; see the port."""
-        return await self._run(self._context.limits.commit_timeout_s, self._write, chunks)
+        length_before = self._length
+        length = await self._run(self._context.limits.commit_timeout_s, self._write, chunks)
+        before, now = self._known_replicas, self._replicas
+        if now != before:
+            self._known_replicas = now
+            self._context.replicas.changed(self, now, fell=length_before > 0 and now < before)
+        return length
 
     async def close(self) -> int:
         """Make the file immutable and durable on disk; see the port."""

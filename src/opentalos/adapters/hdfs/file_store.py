@@ -5,12 +5,15 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
+from uuid import uuid4
 
 from opentalos.adapters.hdfs.append_file import HdfsAppendFile, WriterContext
 from opentalos.adapters.hdfs.client import HdfsClient, OpenStream, Reader, ReadPlace
 from opentalos.adapters.hdfs.configuration import parse_hdfs_url
 from opentalos.adapters.hdfs.endings import Endings, final_lengths
+from opentalos.adapters.hdfs.replicas import Replicas, replicas_now
 from opentalos.adapters.io_crew import ThreadCrew
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.jvm import configured_folder, leave_thread, start_jvm
@@ -38,6 +41,7 @@ SETTLE_S = 1.5  # for a commit of this process that hangs on a DataNode, before 
 # A recovery must be requested again if its DataNode died or its NameNode restarted; the NameNode
 # ignores requests while one is under way.
 REISSUE_S = 5.0
+ASKING_FOLDER = "replicas"  # of the small files that ask how many DataNodes a file gets
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +62,10 @@ class HdfsFileStore:
             threads_max=limits.threads * THREADS_GROWTH,
             crew=ThreadCrew(leave=leave_thread),
         )
-        self._writers = WriterContext(client, limits, self._commits, others)
+        path = f"{ASKING_FOLDER}/{uuid4().hex}"
+        ask = partial(others.run, replicas_now, client, path)
+        self._replicas = Replicas(limits.replication, ask)
+        self._writers = WriterContext(client, limits, self._commits, others, self._replicas)
         self._files: dict[HdfsAppendFile, None] = {}
         self._readers: OrderedDict[str, Reader] = OrderedDict()
         self._closed = False
@@ -73,7 +80,7 @@ class HdfsFileStore:
             opened.stream,
             self._writers,
             durability=durability,
-            on_release=lambda released: self._files.pop(released, None),
+            on_release=self._released,
         )
         self._files[file] = None
         if self._closed:
@@ -136,6 +143,7 @@ class HdfsFileStore:
         if self._closed:
             return
         self._closed = True
+        self._replicas.close()
         await self._endings.close()
         await self._commits.close(deadline_s=CLOSE_S)
         for file in list(self._files):
@@ -147,6 +155,15 @@ class HdfsFileStore:
         except (TalosError, TimeoutError) as error:
             _log.warning("could not close the HDFS client cleanly: %s", str(error) or "timeout")
         await self._others.close(deadline_s=CLOSE_S)
+
+    @property
+    def files_short(self) -> int:
+        """Open files that have fewer DataNodes than ``replication``."""
+        return self._replicas.short
+
+    def _released(self, file: HdfsAppendFile) -> None:
+        self._files.pop(file, None)
+        self._replicas.forget(file)
 
     async def _fence(self, path: str, deadline_s: float) -> int:
         """Return the length once no former writer can commit. Occupies no thread."""

@@ -12,8 +12,8 @@ connection may also mean a firewall before the port of such calls, so then the p
 pipeline writes decides: only if it takes no connection either, the host is gone.
 
 A new file has no pipeline yet while it waits for such a DataNode, so nothing can be taken out. It
-is told before its first commit which ones to leave alone: those that were silent of late and still
-are. The NameNode itself leaves them out only once it calls them stale.
+leaves out, from its first commit on, those that were silent of late and still are. The NameNode
+itself leaves them out only once it calls them stale.
 
 The client has no public method for it: the names of its fields are checked when a store is opened.
 Without them a store works as before.

@@ -46,6 +46,8 @@ class LocalAppendFile:
     the write stays what it is, so resting changes nothing about who may write (promise I2).
     """
 
+    thin = False  # a disk has one replica
+
     def __init__(
         self,
         name: str,

@@ -20,6 +20,8 @@ from opentalos.model.message import Durability
 class MemoryAppendFile:
     """AppendFile in memory. A commit gives way to the loop once, as a real one would."""
 
+    thin = False
+
     def __init__(self, store: "MemoryFileStore", path: str, file: StoredFile) -> None:
         self._store, self._path, self._file = store, path, file
         self._closed = False

@@ -164,7 +164,8 @@ def _log(figures: Figures) -> Iterator[Metric]:
         ("overdue", "Puts answered after commit_deadline_s without the storage.", log.overdue),
         ("openings", "Partitions opened for writing.", log.openings),
         ("recoveries", "Partitions reopened after a failure.", log.reopens),
-        ("rolls", "Segments rolled because of size or age.", log.rolls),
+        ("rolls", "Segments rolled because of size, age or replicas.", log.rolls),
+        ("thin_rolls", "Rolls to a new file because it gets more replicas.", log.thin_rolls),
         ("seals", "Partitions sealed.", log.seals),
         ("stalls", "Commits so slow that they occupied a commit lane.", log.stalls),
         ("duplicates", "Duplicate blocks, not stored again.", log.duplicates),
@@ -330,6 +331,8 @@ def _process(process: ProcessFigures) -> Iterator[Metric]:
     yield _counter("thread_start_failures", text, process.thread_start_failures)
     text = "checks, one a second, that found no free descriptor"
     yield _counter("descriptors_exhausted", text, process.descriptors_exhausted)
+    text = "Open files on HDFS with fewer DataNodes than [hdfs] replication."
+    yield _gauge("hdfs_files_short", text, process.hdfs_files_short)
     if process.tls_expires_s:
         text = "Expiry of the certificate in use."
         yield _gauge("tls_certificate_expiry_timestamp_seconds", text, process.tls_expires_s)

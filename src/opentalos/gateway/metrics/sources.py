@@ -20,6 +20,7 @@ class ProcessFigures:
     tls_reload_failures: int
     thread_start_failures: int
     descriptors_exhausted: int  # checks, one a second
+    hdfs_files_short: int  # open ones with fewer DataNodes than wanted
     tls_expires_s: float  # Unix time; 0: no certificate
 
 

@@ -65,6 +65,11 @@ class JournaledFile:
         """The first file of the journal that it needs; None: none."""
         return self._numbers[0] if self._numbers else None
 
+    @property
+    def thin(self) -> bool:
+        """See the port."""
+        return self._file.thin
+
     def distrust(self) -> None:
         """The last commit of the partition failed: risk nobody else's groups."""
         self._direct_left = DISTRUSTED_COMMITS

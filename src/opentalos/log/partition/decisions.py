@@ -46,7 +46,7 @@ class Due(Enum):
 def segment_due(
     partition: PartitionLifecycle, now_s: float, idle_s: float | None = None
 ) -> Due | None:
-    """The one rule for rolling and sealing: durability, size, age, idle time. None: keep it.
+    """The one rule for rolling and sealing: durability, size, age, replicas, idle time. None: keep.
 
     ``idle_s`` is the time since the last put, None while a put waits. With a put that waits the
     answer is never SEAL, without one it is SEAL or None. A segment of another durability than the
@@ -61,8 +61,9 @@ def segment_due(
     age_s, age_max_s = now_s - segment.opened_s, limits.segment_age_max_s * factor
     old = age_s >= age_max_s
     outdated = is_outdated(partition)
+    thin = factor == 1 and segment.file.thin  # what follows gets more replicas in another file
     if idle_s is not None:
-        return Due.SEAL if old or outdated or idle_s >= limits.idle_seal_s else None
+        return Due.SEAL if old or outdated or thin or idle_s >= limits.idle_seal_s else None
     if not segment.has_messages:
         return Due.DISCARD if outdated else None
     if outdated:  # no put may be acknowledged at the old durability
@@ -71,7 +72,7 @@ def segment_due(
     if not partition.context.guard.steady():  # the roll needs the coordination, so it waits
         return Due.ROLL if size_bytes >= limits.segment_bytes_hard_max else None
     size_max = min(limits.segment_bytes_max * factor, limits.segment_bytes_hard_max)
-    if old or size_bytes >= size_max:
+    if old or thin or size_bytes >= size_max:
         return Due.ROLL
     if segment.next_file is None and (
         size_bytes >= size_max * PREPARE_SHARE or age_s >= age_max_s * PREPARE_SHARE

@@ -394,6 +394,7 @@ class PartitionWriter(PartitionWatch):
         """
         self._move(Event.ROLL)
         context, key = self.context, self.key
+        thin = old.file.thin
         start = SegmentStart(
             old.epoch, old.view.next_offset, LogState.decode(old.state.encode()), []
         )
@@ -435,6 +436,7 @@ class PartitionWriter(PartitionWatch):
         self.versioned, self.segment, self.view = versioned, new, new.view
         self.abandoned = None
         context.counters.rolls += 1
+        context.counters.thin_rolls += thin
         side = side_index_of(old)
         context.views.put(old.view.path, side)
         write_side_index_soon(context, key, old.view.path, side)

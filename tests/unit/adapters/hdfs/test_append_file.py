@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 from tests.unit.adapters.hdfs.java import JavaError
 
-from opentalos.adapters.hdfs import append_file
+from opentalos.adapters.hdfs import append_file, replicas
 from opentalos.adapters.hdfs.append_file import HdfsAppendFile, WriterContext
 from opentalos.adapters.hdfs.commit_call import Sync
+from opentalos.adapters.hdfs.replicas import FIRST_S, Replicas
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.model.errors import Fenced, NotFound, OutcomeUnknown, StoreUnavailable, WriterDead
 from opentalos.model.limits import HdfsLimits
@@ -65,14 +66,21 @@ class Rig:
         self.stream = Stream()
         limits = HdfsLimits(**settings)  # type: ignore[arg-type]
         self.threads = IoThreads("t", threads=2)
+        self.asked = asyncio.Event()  # how many DataNodes a new file gets
+        self.replicas = Replicas(limits.replication, self.ask)
         context = WriterContext(
             self.stream,  # type: ignore[arg-type]
             limits,
             self.threads,
             self.threads,
+            self.replicas,
         )
         self.released: list[HdfsAppendFile] = []
         self.context = context
+
+    async def ask(self) -> int:
+        self.asked.set()
+        return 3
 
     def file(self, durability: Durability = Durability.SYNCED) -> HdfsAppendFile:
         return HdfsAppendFile(
@@ -129,6 +137,46 @@ async def test_too_few_datanodes_end_the_file(rig: Rig) -> None:
     await dead(file)
     assert rig.released == [file]
     assert await asyncio.to_thread(rig.stream.closed.wait, 5)
+
+
+async def test_a_file_that_lost_a_datanode_is_thin_once_another_is_spare(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replicas, "FIRST_S", FIRST_S / 100)
+    rig = Rig()
+    file, whole = rig.file(), rig.file()
+    await whole.commit([b"a"])
+    await file.commit([b"a"])
+    rig.stream.replicas = 2
+    await file.commit([b"b"])
+    assert rig.replicas.short == 1
+    assert not file.thin, "nobody knows yet what a new file gets"
+    await rig.asked.wait()
+    await asyncio.sleep(0)
+    assert [each.thin for each in (file, whole)] == [True, False]
+    rig.stream.replicas = 3  # replaced by the client at its next failure
+    await file.commit([b"c"])
+    assert rig.replicas.short == 0
+    rig.replicas.close()
+    await rig.threads.close(deadline_s=5)
+
+
+async def test_a_first_commit_on_few_datanodes_is_no_failure_of_one(rig: Rig) -> None:
+    noted: list[tuple[int, bool]] = []
+
+    def changed(_file: object, count: int, *, fell: bool) -> None:
+        noted.append((count, fell))
+
+    rig.replicas.changed = changed  # type: ignore[method-assign, assignment]
+    rig.stream.replicas = 2
+    file = rig.file()
+    await file.commit([b"a"])
+    await file.commit([b"b"])
+    rig.stream.replicas = 3
+    await file.commit([b"c"])
+    rig.stream.replicas = 2
+    await file.commit([b"d"])
+    assert noted == [(2, False), (3, False), (2, True)]
 
 
 @pytest.mark.parametrize(

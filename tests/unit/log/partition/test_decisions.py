@@ -40,6 +40,7 @@ def partition(
     steady: bool = True,
     segments: int = 1,
     ahead: bool = False,
+    thin: bool = False,
 ) -> Any:
     """What the rule reads of a partition whose segment was opened at 0 s."""
     return SimpleNamespace(
@@ -49,6 +50,7 @@ def partition(
             has_messages=messages,
             next_file=object() if ahead else None,
             view=SimpleNamespace(end_position=size_bytes),
+            file=SimpleNamespace(thin=thin),
         ),
         settings=SimpleNamespace(durability=Durability.SYNCED),
         versioned=SimpleNamespace(manifest=SimpleNamespace(segments=[None] * segments)),
@@ -98,6 +100,17 @@ def test_a_segment_is_old_for_a_put_when_it_is_old_for_the_upkeep(
     assert (segment_due(asked, age_s, 0.0) is Due.SEAL) is rolls
     old_s = 100.0 if segments <= SEGMENTS_SOFT_MAX else 100.0 * SOFT_MAX_ROLL_FACTOR
     assert rolls is (age_s >= old_s)
+
+
+def test_a_thin_file_is_left_for_a_new_one() -> None:
+    assert segment_due(partition(1, thin=True), 0.0) is Due.ROLL
+    assert segment_due(partition(1, thin=True), 0.0, 0.0) is Due.SEAL
+    # a roll would make the same segment, it needs the coordination, there are too many segments
+    assert segment_due(partition(1, thin=True, messages=False), 0.0) is None
+    assert segment_due(partition(1, thin=True, steady=False), 0.0) is None
+    many = partition(1, thin=True, segments=SEGMENTS_SOFT_MAX + 1)
+    assert segment_due(many, 0.0) is None
+    assert segment_due(many, 0.0, 0.0) is None
 
 
 def test_an_outdated_durability_rolls_or_discards() -> None:

@@ -34,6 +34,8 @@ Poison = Callable[[bytes], Exception | None]  # what a commit of these bytes rai
 class PoisonedFile:
     """AppendFile whose outcome depends on what is written, not on luck."""
 
+    thin = False
+
     def __init__(self, inner: MemoryAppendFile, poison: Poison) -> None:
         self.inner, self.poison = inner, poison
 

@@ -92,6 +92,22 @@ async def test_a_put_that_rolls_waits_for_one_commit_and_one_change() -> None:
     await bed.store.close()
 
 
+async def test_a_put_rolls_a_thin_file_once() -> None:
+    bed = await bed_of(Steps())
+    for number in range(3):
+        assert await put(bed.log(), body(number)) == number
+    segment = bed.log().writer.segment
+    assert segment is not None
+    segment.file.thin = True  # type: ignore[misc]
+    for number in range(3, 6):
+        assert await put(bed.log(), body(number)) == number
+    counters = bed.store.counters
+    assert (counters.rolls, counters.thin_rolls, counters.reopens) == (1, 1, 0)
+    assert [each.base_offset for each in manifest_of(bed.storage).segments] == [0, 3]
+    assert await payloads(bed.log()) == [body(number) for number in range(6)]
+    await bed.store.close()
+
+
 async def test_a_roll_does_not_wait_for_a_next_file_that_hangs() -> None:
     steps = Steps()
     bed = await bed_of(steps)

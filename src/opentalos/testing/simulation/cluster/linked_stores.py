@@ -16,6 +16,11 @@ class LinkedAppendFile:
         self._inner, self._link = inner, link
         self._dead = False
 
+    @property
+    def thin(self) -> bool:
+        """See the port."""
+        return self._inner.thin
+
     async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
         """See the port."""
         self._check_alive()

@@ -59,6 +59,7 @@ class FileFaults(_Faults):
     poison: float = 0.0  # above 0: a commit that contains a poisonous message always fails
     raises: float = 0.0  # of calls: an exception that is no port error, before any effect
     foreign: float = 0.0  # of calls of an exhausted machine: no port error either
+    thin: float = 0.0  # of commits: from then on a new file would get more replicas
     entries_undone: float = 0.0  # of recent deletes and unfinished creates: undone by a power loss
     slow_s: float = 2.0
     hang_s: float = 12.0

@@ -37,6 +37,7 @@ class FaultyAppendFile:
 
     def __init__(self, store: "FaultyFileStore", path: str, file: SimulatedFile) -> None:
         self._store, self._path, self._file = store, path, file
+        self.thin = False  # see the port
         self._closed = False
         self._dead: BaseException | None = None
 
@@ -51,6 +52,7 @@ class FaultyAppendFile:
         except BaseException as error:
             self._dead = error
             raise
+        self.thin = self.thin or self._store.disk.hits(self._store.faults.thin)
         self._file.before_last_bytes = before_bytes
         self._file.committed_s = self._store.disk.loop.time()
         length = len(self._file.content)

@@ -114,6 +114,22 @@ def test_a_crash_tears_a_tail_in_many_ways() -> None:
     assert any(not tail.startswith(part) for part in left)
 
 
+def test_a_file_turns_thin_and_a_new_one_is_not() -> None:
+    async def scenario(scene: Scene) -> None:
+        store = scene.store(FileFaults(thin=1))
+        file = await store.create("t/0", durability=Durability.SYNCED)
+        seen = [file.thin]
+        await file.commit([b"kept"])
+        seen.append(file.thin)
+        scene.disk.healed = True
+        await file.commit([b"more"])
+        seen.append(file.thin)
+        assert seen == [False, True, True]
+        assert not (await store.create("t/1", durability=Durability.SYNCED)).thin
+
+    play(scenario)
+
+
 def test_a_sync_that_lies_shows_bytes_that_a_power_loss_takes() -> None:
     lost = shown = 0
 
