@@ -1,6 +1,7 @@
 """Keeps the journals small: writes segments out, trims, and ends journals that nobody needs.
 
-One task of the server. What it cannot do now it does in a later pass; nothing waits for it.
+One task of the server. What it cannot do now it does in a later pass; nothing waits for it. An
+error of one journal or segment is logged and stops the upkeep of no other.
 """
 
 import asyncio
@@ -9,10 +10,10 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from opentalos.log.journal.format import ROOT, number_of
 from opentalos.log.journal.former import FormerJournal
-from opentalos.log.journal.journal import end_journal
+from opentalos.log.journal.journal import Journal, end_journal
 from opentalos.log.journal.journaled_file import JournaledFile, written_quietly
 from opentalos.log.journal.store import JournaledFiles
-from opentalos.model.errors import OutcomeUnknown, TalosError
+from opentalos.model.errors import OutcomeUnknown, TalosError, Unavailable
 from opentalos.ports.file_store import FileStore
 
 _log = logging.getLogger(__name__)
@@ -79,13 +80,7 @@ class JournalUpkeep:
         Those that cannot be ended stay for the next start.
         """
         for journal in list(self._journaled.own.values()):
-            try:
-                await journal.close()
-                if journal.idle:
-                    await journal.end()
-                    del self._journaled.own[journal.name]
-            except TalosError as error:
-                _log.warning("journal %s stays for the next start: %s", journal.name, error)
+            await _apart(f"journal {journal.name}", self._end_own(journal, close=True))
 
     async def stop_all(self) -> None:
         """End every task of the journals, whatever is under way."""
@@ -94,18 +89,16 @@ class JournalUpkeep:
             await journal.stop()
 
     async def run_pass(self) -> None:
-        """One pass. Raises: TalosError: the next one continues."""
+        """One pass; what fails is logged, and a later pass tries it again."""
         await self._write_out()
         await self._release_taken()
         for journal in list(self._journaled.own.values()):
             if journal.dead is None:
-                await journal.trim()
-            elif journal.idle:
-                await journal.end()
-                del self._journaled.own[journal.name]
-                self._journaled.forget_former(journal.name)
+                await _apart(f"journal {journal.name}", journal.trim())
+            else:
+                await _apart(f"journal {journal.name}", self._end_own(journal))
         for former in list(self._journaled.formers.values()):
-            await self._end_former(former)
+            await _apart(f"journal {former.name}", self._end_former(former))
 
     async def search(self) -> None:
         """Read journals that no manifest names, so that they end.
@@ -121,7 +114,8 @@ class JournalUpkeep:
         named = await self._named() if found else set()
         for name in found:
             if name not in named:
-                await self._journaled.read_former(name, FENCE_DEADLINE_S)
+                reading = self._journaled.read_former(name, FENCE_DEADLINE_S)
+                await _apart(f"journal {name}", reading)
 
     async def _write_out(self) -> None:
         """Write what is due, a few at once: the oldest file of a full journal, and old bytes."""
@@ -137,7 +131,8 @@ class JournalUpkeep:
 
         async def write() -> None:
             while waiting:
-                await _written_in_time(waiting.pop())
+                file = waiting.pop()
+                await _apart(file.path, _written_in_time(file))
 
         await asyncio.gather(*(write() for _ in range(WRITES_AT_ONCE)))
 
@@ -145,10 +140,23 @@ class JournalUpkeep:
         """Forget segments that failed here and that another opening has sealed meanwhile."""
         failed = [file for file in self._journaled.open.values() if file.dead is not None]
         for file in failed[:CHECKED_PER_PASS]:
-            if await self._needed(file.path):
-                self._reopen(file.path)
-            else:
-                self._journaled.settle(file.path)
+            if not await _apart(file.path, self._release_if_taken(file)):
+                return
+
+    async def _release_if_taken(self, file: JournaledFile) -> None:
+        if await self._needed(file.path):
+            self._reopen(file.path)
+        else:
+            self._journaled.settle(file.path)
+
+    async def _end_own(self, journal: Journal, *, close: bool = False) -> None:
+        """End a journal of this server, unless a segment needs it."""
+        if close:
+            await journal.close()
+        if journal.idle:
+            await journal.end()
+            self._journaled.own.pop(journal.name, None)
+            self._journaled.forget_former(journal.name)
 
     async def _end_former(self, former: FormerJournal) -> None:
         """End a fenced journal once each segment that needs it is sealed, whoever did it."""
@@ -165,15 +173,22 @@ class JournalUpkeep:
     async def _repeat(self) -> None:
         while True:
             await asyncio.sleep(PASS_S)
-            try:
-                await self.run_pass()
-                if asyncio.get_running_loop().time() >= self._search_s:
-                    self._search_s += SEARCH_S
-                    await self.search()
-            except TalosError as error:
-                _log.warning("upkeep of the journal: %s; a later pass continues", error)
-            except Exception:
-                _log.exception("upkeep of the journal failed; a later pass continues")
+            await _apart("the journal", self.run_pass())
+            if asyncio.get_running_loop().time() >= self._search_s:
+                self._search_s += SEARCH_S
+                await _apart("the journal", self.search())
+
+
+async def _apart(what: str, step: Awaitable[object]) -> bool:
+    """Do one step of many; its error stops no other. False: the store is away, for all alike."""
+    try:
+        await step
+    except TalosError as error:
+        _log.warning("upkeep of %s: %s; a later pass tries again", what, error)
+        return not isinstance(error, Unavailable)
+    except Exception:
+        _log.exception("upkeep of %s failed; a later pass tries again", what)
+    return True
 
 
 async def _written_in_time(file: JournaledFile) -> None:

@@ -1,0 +1,130 @@
+"""Upkeep of journals: an error of one journal or segment is logged and stops no other's."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.unit.log.journal.journals import OTHER, SEGMENT, journal_files, journaled
+
+from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
+from opentalos.log.journal.journaled_file import JournaledFile
+from opentalos.log.journal.store import JournaledFiles
+from opentalos.log.journal.upkeep import WRITE_OUT_AFTER_S, JournalUpkeep
+from opentalos.model.errors import OutcomeUnknown
+from opentalos.model.message import Durability
+
+HEAD = b"head"
+Needed = Callable[[str], Awaitable[bool]]
+
+
+async def segment(files: JournaledFiles, path: str = SEGMENT) -> JournaledFile:
+    file = await files.create(path, durability=Durability.SYNCED)
+    assert isinstance(file, JournaledFile)
+    await file.commit([HEAD])
+    return file
+
+
+def upkeep(files: JournaledFiles, needed: Needed, named: set[str] | None = None) -> JournalUpkeep:
+    async def names() -> set[str]:
+        return set() if named is None else named
+
+    return JournalUpkeep(files._files, files, needed, names, lambda path: None)
+
+
+def needs(*paths: str, fails: str = "") -> Needed:
+    """Whether manifests need a segment; asking for one of them fails in an unexpected way."""
+
+    async def needed(path: str) -> bool:
+        if path == fails:
+            raise ZeroDivisionError("a defect")
+        return path in paths
+
+    return needed
+
+
+async def test_a_write_out_that_fails_unexpectedly_stops_no_other_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = MemoryStorage()
+    files = journaled(MemoryFileStore(storage))
+    broken, sound = await segment(files), await segment(files, OTHER)
+    for file in (broken, sound):
+        await file.commit([b"a"])
+
+    async def defect() -> None:
+        raise ZeroDivisionError("a defect")
+
+    broken.write_out = defect  # type: ignore[method-assign]
+    await asyncio.sleep(WRITE_OUT_AFTER_S)
+    await upkeep(files, needs(SEGMENT, OTHER)).run_pass()
+    assert bytes(storage.files[OTHER].content) == HEAD + b"a"
+    assert f"upkeep of {SEGMENT} failed" in caplog.text
+
+
+async def test_a_segment_whose_manifest_cannot_be_judged_keeps_no_other_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files = journaled(MemoryFileStore())
+    for path in (SEGMENT, OTHER):
+        (await segment(files, path)).give_up(OutcomeUnknown("taken"))
+    await upkeep(files, needs(fails=SEGMENT)).run_pass()
+    assert list(files.open) == [SEGMENT]
+    assert f"upkeep of {SEGMENT} failed" in caplog.text
+
+
+async def test_a_journal_that_cannot_be_trimmed_keeps_no_other_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = MemoryStorage()
+    files = journaled(MemoryFileStore(storage))
+    dead = (await segment(files)).journal
+    dead.fail(OutcomeUnknown("the disk"))
+    second = (await segment(files, OTHER)).journal
+    second.fail(OutcomeUnknown("the disk"))
+
+    async def defect() -> None:
+        raise ZeroDivisionError("a defect")
+
+    dead.end = defect  # type: ignore[method-assign]
+    await upkeep(files, needs()).run_pass()
+    assert list(files.own) == [dead.name]
+    assert f"upkeep of journal {dead.name} failed" in caplog.text
+
+
+async def test_a_former_journal_that_cannot_be_judged_keeps_no_other_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = MemoryStorage()
+    names = []
+    for instance, path in (("first", SEGMENT), ("second", OTHER)):
+        file = await segment(journaled(MemoryFileStore(storage), instance), path)
+        await file.commit([b"a"])
+        names.append(file.journal.name)
+    files = journaled(MemoryFileStore(storage), "successor")
+    care = upkeep(files, needs(fails=SEGMENT))
+    await care.search()
+    await care.run_pass()
+    assert list(files.formers) == [names[0]]
+    assert f"upkeep of journal {names[0]} failed" in caplog.text
+
+
+async def test_a_journal_that_cannot_be_searched_keeps_no_other_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = MemoryStorage()
+    for instance, path in (("first", SEGMENT), ("second", OTHER)):
+        await (await segment(journaled(MemoryFileStore(storage), instance), path)).commit([b"a"])
+    files = journaled(MemoryFileStore(storage), "successor")
+    read = files.read_former
+
+    async def defect(name: str, deadline_s: float) -> object:
+        if name.startswith("first"):
+            raise ZeroDivisionError("a defect")
+        return await read(name, deadline_s)
+
+    files.read_former = defect  # type: ignore[method-assign, assignment]
+    care = upkeep(files, needs())
+    await care.search()
+    await care.run_pass()
+    assert "upkeep of journal first" in caplog.text
+    assert len(journal_files(storage)) == 1
