@@ -93,6 +93,7 @@ class LogStore:
                     min(DIRECT_BYTES_MIN, limits.segment_bytes_max // 4),
                     min(WRITE_OUT_BYTES, limits.segment_bytes_max // 2),
                 ),
+                start_deadline_s=limits.recover_deadline_s,
                 new_seed=lambda: max(int.from_bytes(clock.token(SEED_BYTES), "big"), 1),
                 now_ms=self.time.append_ms,
             ),

@@ -187,6 +187,9 @@ class Journal:
         if not self.idle:
             raise ValueError(f"journal {self.name} is still needed")
         self.fail(WriterDead("it has ended"))
+        file, self._file = self._file, None
+        if file is not None:
+            self._close_soon(file)
         await end_journal(self._place.files, self.name)
         self.lengths.clear()
 
@@ -305,13 +308,15 @@ class Journal:
         following = self._number + 1
         made = await self._make(following)
         new_seed, self._seed = self._seed, seed
-        await self._write([record_header(Kind.NEXT, 0, following, 0), b""])
+        try:
+            await self._write([record_header(Kind.NEXT, 0, following, 0), b""])
+        except BaseException:
+            self._close_soon(made)
+            raise
         self._seed = new_seed
         self._file, self._number = made, following
         self._references = {}
-        task = asyncio.get_running_loop().create_task(_closed(old, self.name))
-        self._closing[task] = None
-        task.add_done_callback(lambda done: self._closing.pop(done, None))
+        self._close_soon(old)
 
     async def _make(self, number: int) -> AppendFile:
         place = self._place
@@ -321,8 +326,18 @@ class Journal:
         # The NEXT record of the file before has a number, too.
         first = self._records + (number > FIRST_FILE)
         header = SegmentHeader(self._seed, number, first, place.now_ms(), 0, Durability.SYNCED)
-        self.lengths[number] = await file.commit([header.encode()])
+        try:
+            self.lengths[number] = await file.commit([header.encode()])
+        except BaseException:
+            self._close_soon(file)
+            raise
         return file
+
+    def _close_soon(self, file: AppendFile) -> None:
+        """Give its descriptor back; nobody waits for it."""
+        task = asyncio.get_running_loop().create_task(_closed(file, self.name))
+        self._closing[task] = None
+        task.add_done_callback(lambda done: self._closing.pop(done, None))
 
     def _doubt(self, path: str) -> None:
         """The current file may have a group of the segment that nobody waits for."""

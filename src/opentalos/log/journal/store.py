@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opentalos.log.journal.extents import Extents
 from opentalos.log.journal.former import FormerJournal, read_former
 from opentalos.log.journal.journal import Journal, JournalPlace
 from opentalos.log.journal.journaled_file import JournaledFile, Sizes
-from opentalos.model.errors import CorruptLog, OutcomeUnknown
+from opentalos.model.errors import CorruptLog, OutcomeUnknown, StoreUnavailable
 from opentalos.model.message import Durability
 from opentalos.ports.file_store import AppendFile, FileStore
 
@@ -35,6 +35,7 @@ class JournalSettings:
     instance: str  # of the server; no two processes have the same
     bytes_max: int  # of a journal; beyond it segments are written out
     sizes: Sizes
+    start_deadline_s: float  # to make a new journal; every opening may wait for it
     new_seed: Callable[[], int]
     now_ms: Callable[[], int]
 
@@ -52,7 +53,7 @@ class JournaledFiles:
     def __init__(self, files: FileStore, settings: JournalSettings) -> None:
         self._files, self._settings = files, settings
         self.journal: Journal | None = None  # that new segments use
-        self._starting = asyncio.Lock()
+        self._starting: asyncio.Task[Journal] | None = None
         self._count = 0  # of journals made
         self.own: dict[str, Journal] = {}  # by name; those with files
         self.open: dict[str, JournaledFile] = {}  # by path; those that need their journal
@@ -173,6 +174,15 @@ class JournaledFiles:
             task.add_done_callback(partial(self._read_ended, name))
         return await asyncio.shield(task)
 
+    async def stop(self) -> None:
+        """End what is being made or read, whatever waits for it."""
+        tasks: list[asyncio.Task[Any]] = list(self._reading.values())
+        if self._starting is not None:
+            tasks.append(self._starting)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def forget_former(self, name: str) -> None:
         """No segment needs that journal."""
         self.formers.pop(name, None)
@@ -186,13 +196,32 @@ class JournaledFiles:
             file.release()
 
     async def _current(self) -> Journal:
-        """The journal of this server; a new one if it died. Raises: TalosError."""
+        """The journal of this server; a new one if it died. Raises: TalosError.
+
+        All that wait share one attempt, which ends by itself: one that hangs holds nobody for
+        longer than its deadline, and the next opening tries with another journal.
+        """
         if self.journal is not None and self.journal.dead is None:
             return self.journal
-        async with self._starting:
-            if self.journal is None or self.journal.dead is not None:
+        if self._starting is None:
+            loop = asyncio.get_running_loop()
+            self._starting = loop.create_task(self._started(), name="log-journal-start")
+            self._starting.add_done_callback(self._start_ended)
+        return await asyncio.shield(self._starting)
+
+    async def _started(self) -> Journal:
+        deadline_s = self._settings.start_deadline_s
+        try:
+            async with asyncio.timeout(deadline_s):
                 self.journal = await self._start()
-            return self.journal
+        except TimeoutError as error:
+            raise StoreUnavailable(f"no journal could be made within {deadline_s:g} s") from error
+        return self.journal
+
+    def _start_ended(self, task: "asyncio.Task[Journal]") -> None:
+        self._starting = None
+        if not task.cancelled() and task.exception() is not None:  # whoever waits has it, too
+            _log.warning("a journal was not made: %s", task.exception())
 
     async def _start(self) -> Journal:
         settings = self._settings

@@ -85,6 +85,7 @@ class JournalUpkeep:
     async def stop_all(self) -> None:
         """End every task of the journals, whatever is under way."""
         await self.close()
+        await self._journaled.stop()
         for journal in list(self._journaled.own.values()):
             await journal.stop()
 

@@ -8,13 +8,16 @@ from itertools import count
 from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
 from opentalos.log.journal.former import FormerJournal, read_former
 from opentalos.log.journal.journal import Journal, JournalPlace
-from opentalos.log.journal.journaled_file import Sizes
+from opentalos.log.journal.journaled_file import JournaledFile, Sizes
 from opentalos.log.journal.store import JournaledFiles, JournalSettings
+from opentalos.model.message import Durability
 from opentalos.ports.file_store import FileStore
 
 NAME = "abc-1"
 SEGMENT = "topic/0/00000000000000000000-1.log"
 OTHER = "topic/1/00000000000000000000-1.log"
+START_DEADLINE_S = 10.0
+HEAD = b"head"
 SIZES = Sizes(direct_bytes_min=100, write_out_bytes=200)
 
 
@@ -63,6 +66,7 @@ def journaled(
             instance=instance,
             bytes_max=bytes_max,
             sizes=SIZES,
+            start_deadline_s=START_DEADLINE_S,
             new_seed=seeds(),
             now_ms=lambda: 1,
         ),
@@ -71,3 +75,11 @@ def journaled(
 
 def journal_files(storage: MemoryStorage) -> list[str]:
     return sorted(path.rpartition("/")[2] for path in storage.files if path.endswith(".jnl"))
+
+
+async def segment(files: JournaledFiles, path: str = SEGMENT) -> JournaledFile:
+    """A new segment with its first commit."""
+    file = await files.create(path, durability=Durability.SYNCED)
+    assert isinstance(file, JournaledFile)
+    assert await file.commit([HEAD]) == len(HEAD)
+    return file

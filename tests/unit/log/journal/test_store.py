@@ -6,6 +6,7 @@ import pytest
 from tests.unit.log.bed import until
 from tests.unit.log.faults import FailOnce, FaultyFiles, Steps
 from tests.unit.log.journal.journals import (
+    HEAD,
     OTHER,
     SEGMENT,
     SIZES,
@@ -13,6 +14,7 @@ from tests.unit.log.journal.journals import (
     held_commits,
     journal_files,
     journaled,
+    segment,
 )
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
@@ -26,16 +28,6 @@ from opentalos.log.journal.upkeep import (
 )
 from opentalos.model.errors import CorruptLog, Fenced, OutcomeUnknown, WriterDead
 from opentalos.model.message import Durability
-
-HEAD = b"head"
-
-
-async def segment(files: JournaledFiles, path: str = SEGMENT) -> JournaledFile:
-    """A new segment with its first commit."""
-    file = await files.create(path, durability=Durability.SYNCED)
-    assert isinstance(file, JournaledFile)
-    assert await file.commit([HEAD]) == len(HEAD)
-    return file
 
 
 async def read(files: JournaledFiles, path: str = SEGMENT) -> bytes:

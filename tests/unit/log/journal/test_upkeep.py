@@ -4,24 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.unit.log.journal.journals import OTHER, SEGMENT, journal_files, journaled
+from tests.unit.log.journal.journals import HEAD, OTHER, SEGMENT, journal_files, journaled, segment
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
-from opentalos.log.journal.journaled_file import JournaledFile
 from opentalos.log.journal.store import JournaledFiles
 from opentalos.log.journal.upkeep import WRITE_OUT_AFTER_S, JournalUpkeep
 from opentalos.model.errors import OutcomeUnknown
-from opentalos.model.message import Durability
 
-HEAD = b"head"
 Needed = Callable[[str], Awaitable[bool]]
-
-
-async def segment(files: JournaledFiles, path: str = SEGMENT) -> JournaledFile:
-    file = await files.create(path, durability=Durability.SYNCED)
-    assert isinstance(file, JournaledFile)
-    await file.commit([HEAD])
-    return file
 
 
 def upkeep(files: JournaledFiles, needed: Needed, named: set[str] | None = None) -> JournalUpkeep:
