@@ -47,6 +47,7 @@ class OneFolder:
         (HOUR_MS, 8 * DAY_MS, 0, False),  # this server's clock is ahead
         (HOUR_MS, 0, 8 * DAY_MS, False),  # ZooKeeper's was ahead once
     ],
+    ids=["old", "young", "ahead", "was-ahead"],  # the same in each run, whatever the time is
 )
 async def test_a_tombstone_is_old_only_by_both_clocks(
     monkeypatch: pytest.MonkeyPatch, age_ms: int, ahead_ms: int, newest_ahead_ms: int, swept: bool
