@@ -40,6 +40,7 @@ FRAME_BYTES_MAX = 4 << 20
 FIRST_FILE = 1
 NOWHERE = 0  # instead of a file's number: the group was not written
 END_DEADLINE_S = 10.0  # of the recovery of the file that says so
+CLOSE_DEADLINE_S = 10.0  # of a file that is written no more
 FILES_MAX = 16  # while nothing can be trimmed; then groups go to their segments
 
 
@@ -375,8 +376,9 @@ async def end_journal(files: FileStore, name: str) -> None:
 async def _closed(file: AppendFile, name: str) -> None:
     """Every byte was committed; a recovery closes what is not."""
     try:
-        await file.close()
-    except TalosError as error:
+        async with asyncio.timeout(CLOSE_DEADLINE_S):
+            await file.close()
+    except (TalosError, TimeoutError) as error:
         _log.debug("a file of journal %s was not closed: %s", name, error)
     except Exception:
         _log.exception("a file of journal %s was not closed", name)

@@ -133,10 +133,11 @@ class JournaledFiles:
             if isinstance(former, BaseException):
                 raise former
             length, extents = fenced, former.extents(path)
-            self._recovered[path] = extents
         gap = extents.first_gap(length)
         if gap is not None:
             raise CorruptLog(f"{path}: bytes from position {gap} on are missing")
+        if extents.bytes and (own is None or own.dead is not None):
+            self._recovered[path] = extents
         return End(max(length, extents.end), extents.start)
 
     def tell_former(self, on_former: Callable[[], None]) -> None:
@@ -182,6 +183,10 @@ class JournaledFiles:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def recovered(self) -> Sequence[str]:
+        """Segments over which an opening laid bytes of a journal, and which it has not sealed."""
+        return tuple(self._recovered)
 
     def forget_former(self, name: str) -> None:
         """No segment needs that journal."""

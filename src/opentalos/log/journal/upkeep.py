@@ -23,6 +23,7 @@ WRITE_OUT_AFTER_S = 30.0  # a segment is at most so far behind its journal
 WRITE_OUT_DEADLINE_S = 10.0  # then the segment is given up, and its partition opens again
 WRITES_AT_ONCE = 4  # they share the store with the commits of puts
 CHECKED_PER_PASS = 64  # manifests that are read to learn whether a journal is needed
+CHECK_RECOVERED_S = 30.0  # between checks of segments whose opening did not end
 SEARCH_FIRST_S = 5.0  # after the start, and then every so often:
 SEARCH_S = 3_600.0  # between searches for journals that no manifest names
 FENCE_DEADLINE_S = 10.0  # of one file
@@ -59,6 +60,8 @@ class JournalUpkeep:
         self._files, self._journaled, self._needed = files, journaled, needed
         self._named, self._reopen = named, reopen
         self._search_s = 0.0  # loop time of the next search
+        self._check_recovered_s = 0.0  # and of the next check of what was recovered
+        self._turn = 0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -139,16 +142,27 @@ class JournalUpkeep:
 
     async def _release_taken(self) -> None:
         """Forget segments that failed here and that another opening has sealed meanwhile."""
-        failed = [file for file in self._journaled.open.values() if file.dead is not None]
-        for file in failed[:CHECKED_PER_PASS]:
-            if not await _apart(file.path, self._release_if_taken(file)):
+        journaled, now_s = self._journaled, asyncio.get_running_loop().time()
+        paths = [path for path, file in journaled.open.items() if file.dead is not None]
+        if now_s >= self._check_recovered_s:
+            self._check_recovered_s = now_s + CHECK_RECOVERED_S
+            paths += [path for path in journaled.recovered() if path not in journaled.open]
+        for path in self._in_turn(paths):
+            if not await _apart(path, self._release_if_taken(path)):
                 return
 
-    async def _release_if_taken(self, file: JournaledFile) -> None:
-        if await self._needed(file.path):
-            self._reopen(file.path)
-        else:
-            self._journaled.settle(file.path)
+    def _in_turn(self, paths: list[str]) -> list[str]:
+        """A bounded number of them, in the next pass others: one that stays blocks none."""
+        if len(paths) <= CHECKED_PER_PASS:
+            return paths
+        self._turn = (self._turn + CHECKED_PER_PASS) % len(paths)
+        return [*paths[self._turn :], *paths[: self._turn]][:CHECKED_PER_PASS]
+
+    async def _release_if_taken(self, path: str) -> None:
+        if not await self._needed(path):
+            self._journaled.settle(path)
+        elif path in self._journaled.open:
+            self._reopen(path)
 
     async def _end_own(self, journal: Journal, *, close: bool = False) -> None:
         """End a journal of this server, unless a segment needs it."""
@@ -165,9 +179,10 @@ class JournalUpkeep:
             if await self._needed(path):
                 return
             former.forget(path)
-        if former.segments() or former.damage:  # what is damaged stays for whoever repairs it
+        if former.segments():
             return
-        if former.name not in self._journaled.own:
+        # Files of one that is damaged stay for whoever repairs it.
+        if not former.damage and former.name not in self._journaled.own:
             await end_journal(self._files, former.name)
         self._journaled.forget_former(former.name)
 
