@@ -33,9 +33,11 @@ class Stream:
         self.gates: Iterator[threading.Event] = iter(())  # of the next commits
         self.gate = threading.Event()
         self.gate.set()
+        self.begun = threading.Event()  # a commit
         self.closed = threading.Event()
 
     def commit(self, stream: object, chunks: Sequence[bytes], how: Sync) -> int:
+        self.begun.set()
         next(self.gates, self.gate).wait(10)
         self.calls.append(how)
         if self.error is not None:
@@ -266,7 +268,7 @@ async def test_a_recovery_waits_for_a_commit_of_its_own_process() -> None:
     await file.settled(1.0)  # nothing is under way
     rig.stream.gate.clear()
     commit = asyncio.ensure_future(file.commit([b"a"]))
-    await asyncio.sleep(0.01)
+    await asyncio.to_thread(rig.stream.begun.wait, 10)
     commit.cancel()  # the log has given the file up
     settled = asyncio.ensure_future(file.settled(5.0))
     await asyncio.sleep(0.01)
