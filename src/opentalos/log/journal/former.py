@@ -20,9 +20,13 @@ from opentalos.log.journal.format import (
     records_of,
 )
 from opentalos.log.segment.damage import JUDGED_BYTES_MAX, left_by_crash
-from opentalos.log.segment.format import SEGMENT_HEADER_BYTES, BlockHeader, block_payload
+from opentalos.log.segment.format import (
+    SEGMENT_HEADER_BYTES,
+    BlockHeader,
+    SegmentHeader,
+    block_payload,
+)
 from opentalos.log.segment.scan import valid_blocks
-from opentalos.log.segment.view import read_segment_header
 from opentalos.model.errors import CorruptLog, NotFound, StoreUnavailable
 from opentalos.ports.file_store import FileStore
 
@@ -199,14 +203,18 @@ async def _check_unused(path: str, found: FormerJournal, fence: Fence) -> None:
 async def _read_file(
     files: FileStore, path: str, number: int, length: int, found: FormerJournal
 ) -> int | None:
-    """Take in the frames of a fenced file; the number of the one that continues it."""
+    """Take in the frames of a fenced file; the number of the one that continues it.
+
+    Raises: NotFound: it was deleted meanwhile, which is no damage.
+    """
     found.begin_file()
     if length < SEGMENT_HEADER_BYTES:  # the file was being made, nothing was written to it
         return None
+    start = await files.read(path, position=0, bytes_max=SEGMENT_HEADER_BYTES)
     try:
-        header = await read_segment_header(files, path)
+        header = SegmentHeader.decode(start)
     except CorruptLog as error:
-        found.note_damage(Place(number, length), str(error))
+        found.note_damage(Place(number, length), f"{path}: {error}")
         return None
     position, following = SEGMENT_HEADER_BYTES, None
     async with aclosing(valid_blocks(files, path, header.seed, position, length)) as frames:

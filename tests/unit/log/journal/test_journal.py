@@ -18,10 +18,17 @@ from tests.unit.log.journal.journals import (
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
 from opentalos.log.journal.format import ended_path, file_path
-from opentalos.log.journal.former import last_run
+from opentalos.log.journal.former import last_run, read_former
 from opentalos.log.journal.journal import NOWHERE
 from opentalos.log.segment.format import SEGMENT_HEADER_BYTES
-from opentalos.model.errors import CorruptLog, Fenced, OutcomeUnknown, StorageFull, WriterDead
+from opentalos.model.errors import (
+    CorruptLog,
+    Fenced,
+    OutcomeUnknown,
+    StorageFull,
+    StoreUnavailable,
+    WriterDead,
+)
 from opentalos.model.message import Durability
 
 ONE_FRAME = SEGMENT_HEADER_BYTES + 1  # of a file, which then continues in another one
@@ -289,3 +296,22 @@ async def test_a_file_that_was_being_made_is_empty() -> None:
     assert found.damage == ""
     assert found.extents(SEGMENT).joined() == b"x"
     assert len(storage.files[file_path(NAME, 1)].content) > SEGMENT_HEADER_BYTES
+
+
+@pytest.mark.parametrize("read", [1, 2])
+async def test_a_file_deleted_between_its_fence_and_its_reading_is_no_damage(read: int) -> None:
+    storage, steps = MemoryStorage(), Steps()
+    journal = await open_journal(MemoryFileStore(storage))
+    await journal.append(SEGMENT, 0, b"a")
+    reads = 0
+
+    def delete(name: str, path: str, after: bool) -> None:
+        nonlocal reads
+        reads += name == "read"
+        if reads == read:
+            storage.files.pop(path, None)
+
+    steps.script = delete
+    files = FaultyFiles(storage, steps)
+    with pytest.raises(StoreUnavailable, match="was trimmed while it was read"):
+        await read_former(files, NAME, partial(files.recover, deadline_s=1.0))
