@@ -188,11 +188,10 @@ class Journal:
         if not self.idle:
             raise ValueError(f"journal {self.name} is still needed")
         self.fail(WriterDead("it has ended"))
-        file, self._file = self._file, None
-        if file is not None:
-            self._close_soon(file)
         await end_journal(self._place.files, self.name)
         self.lengths.clear()
+        if self._file is not None:  # its descriptor, if it failed before
+            await _closed(self._file, self.name)
 
     async def close(self) -> None:
         """Write what was appended, then stop and close the file."""

@@ -7,7 +7,7 @@ returned for is durable and readable. What the file does not hold yet is kept in
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from opentalos.log.journal.extents import Extents
@@ -45,10 +45,12 @@ class JournaledFile:
         path: str,
         journal: Journal,
         sizes: Sizes,
-        written: Callable[[str], None],
+        store: tuple[Callable[[], Awaitable[Journal]], Callable[[str], None]],
     ) -> None:
         self._file, self.path, self.journal, self._sizes = file, path, journal, sizes
-        self._on_written = written  # called when the file is closed and holds everything
+        # The first gives a journal that takes groups; the second is called once the file is closed
+        # and holds everything.
+        self._current, self._on_written = store
         self.unwritten = Extents()
         self._numbers: list[int] = []  # files of the journal that have it, by piece
         self.unwritten_since_s = 0.0  # loop time of its first piece
@@ -77,6 +79,8 @@ class JournaledFile:
     async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
         """See the port."""
         self._check_alive()
+        if not self._length:
+            await self._choose_journal()
         count_bytes = sum([len(chunk) for chunk in chunks])
         direct = (
             count_bytes >= self._sizes.direct_bytes_min
@@ -132,6 +136,14 @@ class JournaledFile:
         self._numbers = []
         self.unwritten.drop_below(self.unwritten.end)
         self.journal.release_doubts(self.path)
+
+    async def _choose_journal(self) -> None:
+        """It may have been made long ago, and the journal may have ended since."""
+        try:
+            self.journal = await self._current()
+        except BaseException as error:
+            self.give_up(error)
+            raise
 
     async def _append(self, data: bytes) -> None:
         position = self._length

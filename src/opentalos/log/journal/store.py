@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from opentalos.log.journal.extents import Extents
+from opentalos.log.journal.format import file_path, folder_of
 from opentalos.log.journal.former import FormerJournal, read_former
 from opentalos.log.journal.journal import Journal, JournalPlace
 from opentalos.log.journal.journaled_file import JournaledFile, Sizes
-from opentalos.model.errors import CorruptLog, OutcomeUnknown, StoreUnavailable
+from opentalos.model.errors import CorruptLog, Fenced, OutcomeUnknown, StoreUnavailable
 from opentalos.model.message import Durability
 from opentalos.ports.file_store import AppendFile, FileStore
 
@@ -25,6 +26,8 @@ _log = logging.getLogger(__name__)
 SEGMENT_SUFFIX = ".log"
 # Readers that took a segment's bounds before it was sealed are done with it by then.
 READ_GRACE_S = 10.0
+# A segment that is registered names a journal that had not ended so long before; see ``upkeep``.
+PROVEN_S = 600.0
 FILES_PER_JOURNAL = 4  # of which all but the newest can be trimmed
 
 
@@ -54,6 +57,7 @@ class JournaledFiles:
         self._files, self._settings = files, settings
         self.journal: Journal | None = None  # that new segments use
         self._starting: asyncio.Task[Journal] | None = None
+        self._proven_s = 0.0  # loop time at which the journal had not ended
         self._count = 0  # of journals made
         self.own: dict[str, Journal] = {}  # by name; those with files
         self.open: dict[str, JournaledFile] = {}  # by path; those that need their journal
@@ -69,7 +73,7 @@ class JournaledFiles:
         journal = await self._current()
         file = await self._files.create(path, durability=durability)
         made = self.open[path] = JournaledFile(
-            file, path, journal, self._settings.sizes, self._written
+            file, path, journal, self._settings.sizes, (self._current, self._written)
         )
         return made
 
@@ -206,10 +210,11 @@ class JournaledFiles:
         All that wait share one attempt, which ends by itself: one that hangs holds nobody for
         longer than its deadline, and the next opening tries with another journal.
         """
-        if self.journal is not None and self.journal.dead is None:
-            return self.journal
+        loop, journal = asyncio.get_running_loop(), self.journal
+        if journal is not None and journal.dead is None:
+            if loop.time() - self._proven_s < PROVEN_S:
+                return journal
         if self._starting is None:
-            loop = asyncio.get_running_loop()
             self._starting = loop.create_task(self._started(), name="log-journal-start")
             self._starting.add_done_callback(self._start_ended)
         return await asyncio.shield(self._starting)
@@ -218,10 +223,26 @@ class JournaledFiles:
         deadline_s = self._settings.start_deadline_s
         try:
             async with asyncio.timeout(deadline_s):
-                self.journal = await self._start()
+                began_s = asyncio.get_running_loop().time()
+                journal = self.journal
+                if journal is not None and journal.dead is None:
+                    await self._fail_if_ended(journal)
+                if journal is None or journal.dead is not None:
+                    journal = self.journal = await self._start()
+                self._proven_s = began_s
+                return journal
         except TimeoutError as error:
             raise StoreUnavailable(f"no journal could be made within {deadline_s:g} s") from error
-        return self.journal
+
+    async def _fail_if_ended(self, journal: Journal) -> None:
+        """Another server may have ended it, if no manifest named it for a while.
+
+        A journal is fenced before it is ended, but one that nobody writes to does not notice.
+        """
+        if file_path(journal.name, journal.number) not in await self._files.list(
+            folder_of(journal.name)
+        ):
+            journal.fail(Fenced("another server has ended it"))
 
     def _start_ended(self, task: "asyncio.Task[Journal]") -> None:
         self._starting = None

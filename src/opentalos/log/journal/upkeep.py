@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from opentalos.log.journal.format import ROOT, number_of
+from opentalos.log.journal.format import ROOT, ended_path, number_of
 from opentalos.log.journal.former import FormerJournal
 from opentalos.log.journal.journal import Journal, end_journal
 from opentalos.log.journal.journaled_file import JournaledFile, written_quietly
@@ -26,6 +26,10 @@ CHECKED_PER_PASS = 64  # manifests that are read to learn whether a journal is n
 CHECK_RECOVERED_S = 30.0  # between checks of segments whose opening did not end
 SEARCH_FIRST_S = 5.0  # after the start, and then every so often:
 SEARCH_S = 3_600.0  # between searches for journals that no manifest names
+# A journal that has ended is remembered as long as a manifest names it, and so much longer: for
+# openings that have read an older manifest, and since a server that does not know of the end may
+# name it once more in the next ``PROVEN_S``.
+ENDED_KEPT_S = 4 * 3_600.0
 FENCE_DEADLINE_S = 10.0  # of one file
 
 
@@ -62,6 +66,7 @@ class JournalUpkeep:
         self._search_s = 0.0  # loop time of the next search
         self._check_recovered_s = 0.0  # and of the next check of what was recovered
         self._turn = 0
+        self._unnamed_s: dict[str, float] = {}  # ended ones: since when no manifest names them
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -105,21 +110,33 @@ class JournalUpkeep:
             await _apart(f"journal {former.name}", self._end_former(former))
 
     async def search(self) -> None:
-        """Read journals that no manifest names, so that they end.
+        """Read journals that no manifest names, so that they end, and forget those that ended.
 
         Their servers died when all was sealed, or they live and no partition is open under it: then
         the fence costs the next one an opening. What it has of a segment that is registered
         meanwhile keeps it, as with any other. Raises: TalosError.
         """
-        files = await self._files.list(ROOT)
-        names = {path.split("/")[1]: None for path in files if number_of(path) is not None}
-        known = (self._journaled.own, self._journaled.formers)
-        found = [name for name in names if not any(name in each for each in known)]
+        found: dict[str, bool] = {}  # by name: whether a file of it is left
+        for path in await self._files.list(ROOT):
+            name = path.split("/")[1]
+            found[name] = found.get(name, False) or number_of(path) is not None
+        for name in (*self._journaled.own, *self._journaled.formers):
+            found.pop(name, None)
         named = await self._named() if found else set()
-        for name in found:
-            if name not in named:
+        for name, left in found.items():
+            if left and name not in named:
                 reading = self._journaled.read_former(name, FENCE_DEADLINE_S)
                 await _apart(f"journal {name}", reading)
+        ended = [name for name, left in found.items() if not left and name not in named]
+        await self._forget_ended(ended)
+
+    async def _forget_ended(self, names: list[str]) -> None:
+        """Delete what says that a journal has ended, once nobody can ask for it any more."""
+        now_s = asyncio.get_running_loop().time()
+        self._unnamed_s = {name: self._unnamed_s.get(name, now_s) for name in names}
+        for name, since_s in list(self._unnamed_s.items()):
+            if now_s - since_s >= ENDED_KEPT_S:
+                await _apart(f"journal {name}", self._files.delete(ended_path(name)))
 
     async def _write_out(self) -> None:
         """Write what is due, a few at once: the oldest file of a full journal, and old bytes."""
