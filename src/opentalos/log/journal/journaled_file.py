@@ -60,6 +60,7 @@ class JournaledFile:
         self._turn = asyncio.Lock()  # of calls to the file
         self._closed = self._released = False
         self._noted = True  # whether the journal knows how far the file is
+        self._tail_position = 0  # of the first group since it knew
         self._direct_left = 0
 
     @property
@@ -71,6 +72,16 @@ class JournaledFile:
     def thin(self) -> bool:
         """See the port."""
         return self._file.thin
+
+    @property
+    def tail_bytes(self) -> int:
+        """What a recovery would copy since the journal died: nothing can be noted there any more.
+
+        0 as long as it lives; then the copy is what is not written out.
+        """
+        if self._noted or self.journal.dead is None:
+            return 0
+        return self._length - self._tail_position
 
     def distrust(self) -> None:
         """The last commit of the partition failed: risk nobody else's groups."""
@@ -180,7 +191,8 @@ class JournaledFile:
         self.unwritten.add(position, data)
         self._numbers.append(number)
         self._length = position + len(data)
-        self._noted = False
+        if self._noted:
+            self._noted, self._tail_position = False, position
 
     async def _write(self, chunks: Sequence[bytes | memoryview], count_bytes: int) -> None:
         """Write what is left and the chunks behind it, with one commit of the file."""
@@ -209,9 +221,9 @@ class JournaledFile:
         del self._numbers[:pieces]
         if self._numbers:
             self.unwritten_since_s = asyncio.get_running_loop().time()
-        if not self._noted:
+        if not self._noted and self.journal.dead is None:
             self.journal.note_written(self.path, end)
-            self._noted = not self._numbers
+            self._noted, self._tail_position = not self._numbers, end
 
     def _check_length(self, length: int) -> None:
         if self.dead is None and length != self._length:

@@ -72,7 +72,9 @@ def segment_due(
     if not partition.context.guard.steady():  # the roll needs the coordination, so it waits
         return Due.ROLL if size_bytes >= limits.segment_bytes_hard_max else None
     size_max = min(limits.segment_bytes_max * factor, limits.segment_bytes_hard_max)
-    if old or thin or size_bytes >= size_max:
+    # Its journal died: the next one would have to copy all since then, and hold it in memory.
+    tail = segment.tail_bytes > limits.journal_bytes_max
+    if old or thin or tail or size_bytes >= size_max:
         return Due.ROLL
     if segment.next_file is None and (
         size_bytes >= size_max * PREPARE_SHARE or age_s >= age_max_s * PREPARE_SHARE

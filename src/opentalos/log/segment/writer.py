@@ -170,6 +170,11 @@ class OpenSegment:
         """The journal that may hold the end of it; empty: none."""
         return self.file.journal.name if isinstance(self.file, JournaledFile) else ""
 
+    @property
+    def tail_bytes(self) -> int:
+        """What a recovery would copy because of a journal."""
+        return self.file.tail_bytes if isinstance(self.file, JournaledFile) else 0
+
     def distrust(self) -> None:
         """Its next commits risk no other partition's groups."""
         if isinstance(self.file, JournaledFile):

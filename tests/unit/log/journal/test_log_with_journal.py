@@ -277,3 +277,34 @@ async def test_sealed_segments_are_read_although_the_journal_is_damaged() -> Non
     assert third.store.counters.corrupt == 1
     assert manifest(bed.storage).unsealed is not None
     await third.store.close()
+
+
+async def test_a_segment_whose_journal_died_is_rolled_before_its_copy_grows_too_large() -> None:
+    bed = await open_bed(limits=replace(JOURNALED, journal_bytes_max=1 << 10))
+    log = bed.log(0)
+    await put(log, b"a")
+    await put(log, b"b")
+    assert log.writer.segment is not None
+    file = log.writer.segment.file
+    assert isinstance(file, JournaledFile)
+    file.journal.fail(OutcomeUnknown("the disk"))
+    written = 2
+    while log.writer.segment.file is file:
+        await put(log, bytes(200))
+        written += 1
+        assert file.tail_bytes < 2 << 10
+    assert written > 3  # not at once: each roll costs a file and a change of the manifest
+    assert log.writer.segment.tail_bytes == 0
+    assert manifest(bed.storage).journal not in ("", file.journal.name)
+    await crash(bed)
+    again = await journaled_bed(bed.storage)
+    assert len(await payloads(again.log(0), 0)) == written
+    await again.store.close()
+
+
+async def test_a_segment_whose_journal_lives_is_not_rolled_for_its_tail() -> None:
+    bed = await open_bed(limits=replace(JOURNALED, journal_bytes_max=1 << 10))
+    for number in range(40):
+        await put(bed.log(0), b"%d" % number + bytes(200))
+    assert bed.store.counters.rolls == 0
+    await bed.store.close()

@@ -30,6 +30,7 @@ LIMITS = LogLimits(
     idle_seal_s=10.0,
     reopen_attempts_max=3,
     recover_deadline_s=5.0,
+    journal_bytes_max=2_048,
 )
 
 
@@ -41,6 +42,7 @@ def partition(
     segments: int = 1,
     ahead: bool = False,
     thin: bool = False,
+    tail_bytes: int = 0,
 ) -> Any:
     """What the rule reads of a partition whose segment was opened at 0 s."""
     return SimpleNamespace(
@@ -49,6 +51,7 @@ def partition(
             durability=Durability.SYNCED,
             has_messages=messages,
             next_file=object() if ahead else None,
+            tail_bytes=tail_bytes,
             view=SimpleNamespace(end_position=size_bytes),
             file=SimpleNamespace(thin=thin),
         ),
@@ -73,6 +76,9 @@ def partition(
         (partition(1_024, segments=SEGMENTS_SOFT_MAX + 1), 100.0, None),
         (partition(4_096 * 7 // 8, segments=SEGMENTS_SOFT_MAX + 1), 0.0, Due.PREPARE),
         (partition(4_096, segments=SEGMENTS_SOFT_MAX + 1), 0.0, Due.ROLL),
+        (partition(1, tail_bytes=2_048), 0.0, None),
+        (partition(1, tail_bytes=2_049), 0.0, Due.ROLL),
+        (partition(1, tail_bytes=2_049, steady=False), 0.0, None),
         (partition(1, segments=SEGMENTS_SOFT_MAX + 1), 100.0 * SOFT_MAX_ROLL_FACTOR, Due.ROLL),
     ],
 )
