@@ -120,7 +120,7 @@ class EndRecovery:
         """Find C and the tail. Raises: CorruptLog, RecoveryStuck."""
         path = last.path(self._key)
         try:
-            length = await self._fenced(path, versioned)
+            length = await self._fenced(last, versioned)
             fixed = await read_head(self._files, path, length)
         except NotFound as error:
             raise CorruptLog(f"{name_of(self._key)}: segment file {path} is missing") from error
@@ -154,12 +154,13 @@ class EndRecovery:
         )
         return RecoveredEnd(sealed, side, scan.tail_offset, scan.state, tail)
 
-    async def _fenced(self, path: str, versioned: VersionedManifest) -> int:
+    async def _fenced(self, last: Segment, versioned: VersionedManifest) -> int:
         """Fence the segment and the journal it may need; its length with what that has.
 
-        Raises: CorruptLog: the journal is damaged, so only what is sealed can be read.
+        Raises: CorruptLog: the journal is damaged, so only what is sealed can be read, and what
+            the segment's own file proves.
         """
-        context, journal = self._context, versioned.manifest.journal
+        context, journal, path = self._context, versioned.manifest.journal, last.path(self._key)
         deadline_s = context.limits.recover_deadline_s
         if not journal:
             return await self._files.recover(path, deadline_s=deadline_s)
@@ -168,11 +169,25 @@ class EndRecovery:
             end = await context.journaled.recover_end(path, journal, deadline_s)
         except CorruptLog:
             context.counters.corrupt += 1
-            self._claim.damaged(versioned, None)
+            self._claim.damaged(versioned, await self._proven(last, deadline_s))
             raise
         if end.copy_from is not None:
             self._copy_from = end.copy_from
         return end.length
+
+    async def _proven(self, last: Segment, deadline_s: float) -> SegmentView | None:
+        """What the segment's own file proves to be acknowledged; None: nothing."""
+        path = last.path(self._key)
+        try:
+            length = await self._files.recover(path, deadline_s=deadline_s)
+            scan = await self._scan(self._files, last, path, length)
+        except (CorruptLog, NotFound) as error:
+            _log.warning("%s cannot be read without its journal: %s", path, error)
+            return None
+        scan.index.cut(scan.tail_position)
+        view = SegmentView(path, scan.seed, last.base_offset, scan.index)
+        view.show_to(scan.tail_offset, scan.tail_position)
+        return view
 
     async def _scan(self, files: Readable, last: Segment, path: str, length: int) -> SegmentScan:
         context = self._context

@@ -21,6 +21,7 @@ from tests.unit.log.journal.journals import hang, journal_files
 from opentalos.adapters.memory import MemoryStorage
 from opentalos.log.journal.journaled_file import JournaledFile
 from opentalos.log.journal.upkeep import PASS_S, SEARCH_FIRST_S
+from opentalos.log.log_store import DIRECT_BYTES_MIN
 from opentalos.log.maintenance.verify import Finding, LogVerifier
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.model.errors import CorruptLog, NotOwner, OutcomeUnknown
@@ -308,3 +309,21 @@ async def test_a_segment_whose_journal_lives_is_not_rolled_for_its_tail() -> Non
         await put(bed.log(0), b"%d" % number + bytes(200))
     assert bed.store.counters.rolls == 0
     await bed.store.close()
+
+
+async def test_what_a_segment_itself_proves_is_read_although_the_journal_is_lost() -> None:
+    bed = await journaled_bed()
+    large = bytes(DIRECT_BYTES_MIN)
+    for payload in (b"a", b"b", large, large, b"c"):  # the second large one proves the first
+        await put(bed.log(0), payload)
+    await crash(bed)
+    named = manifest(bed.storage).journal
+    for path in [path for path in bed.storage.files if named in path]:
+        del bed.storage.files[path]
+    again = await journaled_bed(bed.storage)
+    with pytest.raises(CorruptLog):
+        await put(again.log(0), b"refused")
+    assert await payloads(again.log(0)) == [b"a", b"b", large]
+    with pytest.raises(CorruptLog):
+        await payloads(again.log(0), 4)
+    await again.store.close()
