@@ -54,16 +54,17 @@ class JournaledFiles:
     """FileStore over another one. Segments of synced topics are ``JournaledFile``."""
 
     def __init__(self, files: FileStore, settings: JournalSettings) -> None:
-        self._files, self._settings = files, settings
+        self._files, self.settings = files, settings
         self.journal: Journal | None = None  # that new segments use
         self._starting: asyncio.Task[Journal] | None = None
         self._proven_s = 0.0  # loop time at which the journal had not ended
         self._count = 0  # of journals made
         self.own: dict[str, Journal] = {}  # by name; those with files
         self.open: dict[str, JournaledFile] = {}  # by path; those that need their journal
-        self.formers: dict[str, FormerJournal] = {}
+        self.formers: dict[str, FormerJournal] = {}  # those that a segment needs
         self._reading: dict[str, asyncio.Task[FormerJournal]] = {}
-        self._recovered: dict[str, Extents] = {}
+        # Bytes of a journal that an opening laid over a segment, until that is sealed and read.
+        self.recovered: dict[str, Extents] = {}
         self._on_former: Callable[[], None] = lambda: None
 
     async def create(self, path: str, *, durability: Durability) -> AppendFile:
@@ -73,7 +74,7 @@ class JournaledFiles:
         journal = await self._current()
         file = await self._files.create(path, durability=durability)
         made = self.open[path] = JournaledFile(
-            file, path, journal, self._settings.sizes, (self._current, self._written)
+            file, path, journal, self.settings.sizes, (self._current, self._written)
         )
         return made
 
@@ -83,7 +84,7 @@ class JournaledFiles:
 
     async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
         """See the port."""
-        extents = self._recovered.get(path)
+        extents = self.recovered.get(path)
         if extents is None and (file := self.open.get(path)) is not None:
             extents = file.unwritten
         if extents is None or not extents.bytes:
@@ -141,29 +142,24 @@ class JournaledFiles:
         if gap is not None:
             raise CorruptLog(f"{path}: bytes from position {gap} on are missing")
         if extents.bytes and (own is None or own.dead is not None):
-            self._recovered[path] = extents
+            self.recovered[path] = extents
         return End(max(length, extents.end), extents.start)
 
     def tell_former(self, on_former: Callable[[], None]) -> None:
         """Call ``on_former`` whenever the journal of another process was read."""
         self._on_former = on_former
 
-    @property
-    def bytes_max(self) -> int:
-        """Of a journal; beyond it segments are written out, so that it can be trimmed."""
-        return self._settings.bytes_max
-
     def settle(self, path: str) -> None:
         """The segment is sealed or deleted: it needs no journal."""
         file = self.open.pop(path, None)
         if file is not None:
             if file.unwritten.bytes:
-                self._recovered.setdefault(path, file.unwritten.as_now())
+                self.recovered.setdefault(path, file.unwritten.as_now())
             file.release()
         for former in self.formers.values():
             former.forget(path)
-        if path in self._recovered:
-            forget = partial(self._recovered.pop, path, None)
+        if path in self.recovered:
+            forget = partial(self.recovered.pop, path, None)
             asyncio.get_running_loop().call_later(READ_GRACE_S, forget)
 
     async def read_former(self, name: str, deadline_s: float) -> FormerJournal:
@@ -187,14 +183,6 @@ class JournaledFiles:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def recovered(self) -> Sequence[str]:
-        """Segments over which an opening laid bytes of a journal, and which it has not sealed."""
-        return tuple(self._recovered)
-
-    def forget_former(self, name: str) -> None:
-        """No segment needs that journal."""
-        self.formers.pop(name, None)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -220,7 +208,7 @@ class JournaledFiles:
         return await asyncio.shield(self._starting)
 
     async def _started(self) -> Journal:
-        deadline_s = self._settings.start_deadline_s
+        deadline_s = self.settings.start_deadline_s
         try:
             async with asyncio.timeout(deadline_s):
                 began_s = asyncio.get_running_loop().time()
@@ -250,7 +238,7 @@ class JournaledFiles:
             _log.warning("a journal was not made: %s", task.exception())
 
     async def _start(self) -> Journal:
-        settings = self._settings
+        settings = self.settings
         self._count += 1
         name = f"{settings.instance}-{self._count}"
         place = JournalPlace(

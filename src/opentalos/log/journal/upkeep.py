@@ -144,7 +144,7 @@ class JournalUpkeep:
         before_s = asyncio.get_running_loop().time() - WRITE_OUT_AFTER_S
         waiting: list[JournaledFile] = []
         for journal in journaled.own.values():
-            full = journal.total_bytes > journaled.bytes_max or journal.dead is not None
+            full = journal.total_bytes > journaled.settings.bytes_max or journal.dead is not None
             spare = journal.number + (journal.dead is not None) if full else 0
             of_it = [file for file in journaled.open.values() if file.journal is journal]
             waiting += due(of_it, spare, before_s)
@@ -163,7 +163,7 @@ class JournalUpkeep:
         paths = [path for path, file in journaled.open.items() if file.dead is not None]
         if now_s >= self._check_recovered_s:
             self._check_recovered_s = now_s + CHECK_RECOVERED_S
-            paths += [path for path in journaled.recovered() if path not in journaled.open]
+            paths += [path for path in journaled.recovered if path not in journaled.open]
         for path in self._in_turn(paths):
             if not await _apart(path, self._release_if_taken(path)):
                 return
@@ -188,7 +188,7 @@ class JournalUpkeep:
         if journal.idle:
             await journal.end()
             self._journaled.own.pop(journal.name, None)
-            self._journaled.forget_former(journal.name)
+            self._journaled.formers.pop(journal.name, None)
 
     async def _end_former(self, former: FormerJournal) -> None:
         """End a fenced journal once each segment that needs it is sealed, whoever did it."""
@@ -201,7 +201,7 @@ class JournalUpkeep:
         # Files of one that is damaged stay for whoever repairs it.
         if not former.damage and former.name not in self._journaled.own:
             await end_journal(self._files, former.name)
-        self._journaled.forget_former(former.name)
+        self._journaled.formers.pop(former.name, None)
 
     async def _repeat(self) -> None:
         while True:

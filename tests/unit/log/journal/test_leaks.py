@@ -19,7 +19,7 @@ JOURNALED = replace(LIMITS, journal=True, segment_bytes_max=2 << 10)
 def kept(files: JournaledFiles) -> list[str]:
     """All that a server remembers of segments and journals, but for the one that it writes."""
     own = [name for name, journal in files.own.items() if journal is not files.journal]
-    return [*own, *files.open, *files.formers, *files._reading, *files._recovered]
+    return [*own, *files.open, *files.formers, *files._reading, *files.recovered]
 
 
 async def taken(bed: Bed, partition: int) -> None:

@@ -380,8 +380,12 @@ async def test_groups_whose_commits_hung_together_are_answered_in_a_turn_each() 
         await put(log, b"first")
     steps.which = lambda name, _path, after: name == "commit" and not after
     answered: list[PartitionLog] = []
+
+    def waiter_of(log: PartitionLog) -> Callable[[int, TalosError | None], None]:
+        return lambda _base, _error: answered.append(log)
+
     for log in logs:
-        log.append(block(b"hung"), lambda _base, _error, log=log: answered.append(log))  # type: ignore[misc]
+        log.append(block(b"hung"), waiter_of(log))
     await asyncio.sleep(0.5)  # stalled, not given up
     assert not answered
     steps.released.set()
