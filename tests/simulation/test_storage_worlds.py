@@ -8,8 +8,10 @@ from collections.abc import Hashable
 import pytest
 
 from opentalos.log.context import LogContext
+from opentalos.log.partition.writer import PartitionWriter
 from opentalos.log.scheduling.lanes import CommitLanes
 from opentalos.log.segment.producers import ProducerTable
+from opentalos.log.segment.writer import OpenSegment
 from opentalos.testing.simulation.cluster.storage_worlds import CLUSTER_WORLDS
 from opentalos.testing.simulation.seed_run import run_cluster_seed, run_storage_seed
 from opentalos.testing.simulation.world.storage_worlds import BOUNDS
@@ -26,6 +28,7 @@ KEPT = {
     "late": 10,
     "bounds": 8,
     "hanging": 5,
+    "replicas": 8,
 }
 
 
@@ -72,6 +75,20 @@ def test_small_bounds_are_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(3):
         run_storage_seed(seed, "bounds")
     assert reached == {"producers", "open segments", "lanes"}
+
+
+@pytest.mark.timeout(60)
+def test_files_short_of_replicas_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    roll, left = PartitionWriter._roll, []
+
+    async def rolled(self: PartitionWriter, old: OpenSegment, in_job: bool) -> None:
+        if old.file.thin:
+            left.append(old.view.path)
+        await roll(self, old, in_job)
+
+    monkeypatch.setattr(PartitionWriter, "_roll", rolled)
+    run_storage_seed(0, "replicas")
+    assert len(set(left)) > 5
 
 
 @pytest.mark.timeout(60)

@@ -120,6 +120,13 @@ HANGING = replace(
     ),
     world=WorldFaults(hanging=0.3),
 )
+REPLICAS = replace(
+    _QUIET,
+    log=replace(LOG_LIMITS, segment_bytes_max=1 << 20),  # rolls are for replicas alone
+    files=FileFaults(thin=0.1, commit_fails=0.02, create_fails=0.05, commit_slow=0.05),
+    meta=MetaFaults(unknown=0.05),
+    world=WorldFaults(process_crash=0.15, power_loss=0.1, usurped=0.1, stop=0.05),
+)
 
 STORAGE_WORLDS: Mapping[str, WorldConfig] = MappingProxyType(
     {
@@ -133,5 +140,6 @@ STORAGE_WORLDS: Mapping[str, WorldConfig] = MappingProxyType(
         "late": LATE,
         "bounds": BOUNDS,
         "hanging": HANGING,
+        "replicas": REPLICAS,
     }
 )
