@@ -239,6 +239,7 @@ async def test_hanging_threads_are_replaced_up_to_the_bound_and_leave_afterwards
     native_threads: Callable[[], int],
 ) -> None:
     monkeypatch.setattr(append_file, "COMMIT_THREADS_MAX", 12)
+    monkeypatch.setattr(append_file, "HANGING_LINGER_S", 0.2)
     hang_s = io_threads.HANG_S
     monkeypatch.setattr(append_file, "HANG_S", 60.0)  # a busy machine is no hanging disk
     gate = Gate("/slow-")
