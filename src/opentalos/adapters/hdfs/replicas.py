@@ -140,6 +140,8 @@ class Replicas:
             offered = await self._ask()
         except TalosError as error:
             _log.info("cannot tell how many DataNodes a new file gets: %s", error)
+        except Exception:  # the root of a task; files that stay short are asked about again
+            _log.exception("cannot tell how many DataNodes a new file gets")
         finally:
             self._asking = None
         self._offered, self._offered_s = offered, asyncio.get_running_loop().time()

@@ -26,7 +26,7 @@ class Hdfs:
     def __init__(self) -> None:
         self.nodes = 3
         self.takes_s = 0.0
-        self.error: StoreUnavailable | None = None
+        self.error: Exception | None = None
         self.asked_s: list[float] = []
         self.replicas = Replicas(3, self.ask)
         self.loop = asyncio.get_running_loop()
@@ -121,9 +121,10 @@ def test_a_new_file_that_came_out_short_waits_for_another_offer() -> None:
     play(scenario)
 
 
-def test_hdfs_is_asked_less_and_less_often() -> None:
+@pytest.mark.parametrize("error", [StoreUnavailable("no NameNode"), RuntimeError("no port error")])
+def test_hdfs_is_asked_less_and_less_often(error: Exception) -> None:
     async def scenario(hdfs: Hdfs) -> None:
-        hdfs.error = StoreUnavailable("no NameNode")
+        hdfs.error = error
         hdfs.fails("a")
         await asyncio.sleep(250.0)
         assert hdfs.asked_s == [1, 3, 7, 15, 31, 63, 123, 183, 243]
