@@ -6,12 +6,14 @@ right to write (promise I2).
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from opentalos.model.message import PartitionKey
 from opentalos.placement.lending import Loans
 from opentalos.placement.ring import Ring
 from opentalos.placement.spread import Spread
+from opentalos.placement.steps import Pace, Steps, finished
 from opentalos.placement.targets import Takers, Targets, changed_homes, fair
 from opentalos.placement.values import Assignment, Candidate, Nodes, Policy, Situation
 
@@ -27,13 +29,20 @@ class _Servers(NamedTuple):
 
 
 def plan(situation: Situation, policy: Policy) -> Assignment:
-    """The next assignment; with no server alive or reserved, no partition has an owner.
+    """The next assignment, at once."""
+    return finished(planning(situation, policy))
 
+
+def planning(situation: Situation, policy: Policy) -> Steps[Assignment]:
+    """The next assignment, in steps of some milliseconds.
+
+    With no server alive or reserved, no partition has an owner.
     A partition stays where it is unless its server is gone (it moves at once), or is to be emptied,
     or has too many of the topic, or the ring changed in its favour (then it moves when fewer than
     ``moves_at_once`` are under way). So a crash moves only what the dead server had, a join only
     what fills the new server, and a restart in time moves nothing, or lends what it has.
     """
+    pace = Pace()
     # While moves of a join wait, the published ring does not have the joining server yet.
     known = {*situation.ring, *situation.owners.values(), *situation.lent.values()}
     servers = _sort_servers(situation, policy, known)
@@ -47,28 +56,36 @@ def plan(situation: Situation, policy: Policy) -> Assignment:
     # change asks for have begun, the former one stays, so that the next plan knows them again.
     former = {name: own for name, own in situation.ring.items() if name in ring} or ring
     loans = Loans(situation, set(servers.ring), servers.take)
-    targets = _targets(situation, servers, nodes, former)
-    owners = _place(situation, servers, targets, loans)
+    targets = yield from _targets(situation, servers, former, nodes, pace)
+    owners = yield from _place(situation, servers, targets, loans, pace)
     moving = dict(_still_moving(situation, owners))
-    movable = [
-        key
-        for key, owner in owners.items()
-        if situation.candidates[owner].alive and situation.owners.get(key) == owner
-    ]
-    wishes = {
-        key: goal
-        for key in movable
-        if (goal := loans.goal(key, owners[key], partial(targets.host, key))) != owners[key]
-    }
-    at_rest = [key for key in movable if key not in loans and key not in wishes]
-    homes = changed_homes(situation.partitions, former, ring)
+    wishes, at_rest = {}, []
+    for key, owner in owners.items():
+        if pace.due():
+            yield
+        if not situation.candidates[owner].alive or situation.owners.get(key) != owner:
+            continue  # there is nobody to hand it over
+        goal = loans.goal(key, owner, partial(targets.host, key))
+        if goal != owner:
+            wishes[key] = goal
+            if pace.due(len(ring)):
+                yield
+        elif key not in loans:
+            at_rest.append(key)
+    homes = yield from changed_homes(situation.partitions, former, ring, pace)
     leaving = servers.keep - ring.keys() - servers.take  # who may take is the best there is
-    wishes.update(targets.moves(at_rest, leaving, homes))
-    waiting = 0
+    wishes.update((yield from targets.moves(at_rest, leaving, homes)))
     # What leaves a server goes first: an operator or its own stop waits for it to be empty.
-    for key in sorted(
-        wishes, key=lambda key: (not situation.leaves(owners[key]), key not in loans)
-    ):
+    urgent: list[list[PartitionKey]] = [[], [], [], []]
+    for key in wishes:
+        stays, own = not situation.leaves(owners[key]), key not in loans
+        urgent[2 * stays + own].append(key)
+        if pace.due():
+            yield
+    waiting = 0
+    for key in chain.from_iterable(urgent):
+        if pace.due():
+            yield
         if key in moving or len(moving) >= policy.moves_at_once:
             waiting += 1
             continue
@@ -80,25 +97,33 @@ def plan(situation: Situation, policy: Policy) -> Assignment:
 
 
 def _targets(
-    situation: Situation, servers: _Servers, nodes: Mapping[str, Nodes], former: Mapping[str, Nodes]
-) -> Targets:
+    situation: Situation,
+    servers: _Servers,
+    former: Mapping[str, Nodes],
+    nodes: Mapping[str, Nodes],
+    pace: Pace,
+) -> Steps[Targets]:
     ring = {name: nodes[name] for name in servers.ring}
     takers = {name: nodes[name] for name in sorted(servers.take)} or ring
     joining = [name for name in takers if name not in former and name not in situation.weights]
     everyone = {**takers, **ring}
     fair_of_all = fair(len(situation.partitions), everyone)
+    taking = yield from Ring.building(takers, pace)
     return Targets(
-        Takers(ring=Ring(takers), names=takers.keys(), fair=fair_of_all, joining=joining),
+        Takers(ring=taking, names=takers.keys(), fair=fair_of_all, joining=joining),
         Spread(situation.partitions, everyone),
+        pace,
     )
 
 
 def _place(
-    situation: Situation, servers: _Servers, targets: Targets, loans: Loans
-) -> dict[PartitionKey, str]:
+    situation: Situation, servers: _Servers, targets: Targets, loans: Loans, pace: Pace
+) -> Steps[dict[PartitionKey, str]]:
     """Who serves each partition before moves. One that is lent keeps its place at its lender."""
     owners, homeless = {}, []
     for key in situation.partitions:
+        if pace.due():
+            yield
         owner = owners[key] = situation.owners.get(key, "")
         gone = owner not in servers.keep
         if gone:
@@ -112,6 +137,8 @@ def _place(
         else:
             homeless.append(key)
     for key in homeless:
+        if pace.due(8):  # a few of a hundred servers are passed over
+            yield
         if key in loans:
             owners[key] = targets.host(key)
         else:

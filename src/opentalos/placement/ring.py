@@ -12,13 +12,16 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from opentalos.model.message import PartitionKey
+from opentalos.placement.steps import Pace, Steps, finished
 from opentalos.placement.values import Nodes
 
 SECTORS = 32  # finer ones let weights move fewer partitions at once; measured in the bench
 KEYS_CACHED_MAX = 1 << 17  # points of keys; a plan asks for all partitions again and again
+NODES_CACHED_MAX = 1 << 13  # points of a server's nodes in one sector; of 256 servers
 _POINT_BYTES = 8
 _POINTS_PER_DIGEST = 8  # a BLAKE2b digest has 64 bytes
 _SECTOR_POINTS = (1 << 64) // SECTORS
+_NODES_AN_ITEM = 2  # of a step: a node costs less than a partition
 
 
 @lru_cache(KEYS_CACHED_MAX)
@@ -42,8 +45,13 @@ def node_count(nodes: Nodes) -> int:
     return nodes if isinstance(nodes, int) else sum(nodes)
 
 
-def node_points(server: str, sector: int, count: int) -> Iterator[int]:
+@lru_cache(NODES_CACHED_MAX)
+def node_points(server: str, sector: int, count: int) -> Sequence[int]:
     """Where the first ``count`` virtual nodes of a server in a sector lie."""
+    return tuple(_node_points(server, sector, count))
+
+
+def _node_points(server: str, sector: int, count: int) -> Iterator[int]:
     start = sector * _SECTOR_POINTS
     for first in range(0, count, _POINTS_PER_DIGEST):
         digest = blake2b(f"{first}@{sector}@{server}".encode()).digest()
@@ -58,6 +66,22 @@ def partition_key(partition: PartitionKey) -> str:
     return f"{partition.topic_uuid}/{partition.partition}"
 
 
+def by_point(partitions: Sequence[PartitionKey], pace: Pace) -> Steps[Sequence[PartitionKey]]:
+    """Partitions as they lie around the ring."""
+    sectors: list[list[tuple[int, int]]] = [[] for _ in range(SECTORS)]
+    for number, key in enumerate(partitions):
+        point = point_of(partition_key(key))
+        sectors[point // _SECTOR_POINTS].append((point, number))
+        if pace.due():
+            yield
+    order: list[PartitionKey] = []
+    for found in sectors:
+        order += [partitions[number] for _, number in sorted(found)]
+        if pace.due(len(found)):
+            yield
+    return order
+
+
 class Ring:
     """Servers by virtual nodes; a key belongs to the first node at or after its point.
 
@@ -65,17 +89,32 @@ class Ring:
     """
 
     def __init__(self, servers: Mapping[str, Nodes]) -> None:
+        finished(self._fill(servers, Pace()))
+
+    @classmethod
+    def building(cls, servers: Mapping[str, Nodes], pace: Pace) -> Steps["Ring"]:
+        """The same ring, made in steps."""
+        ring = cls.__new__(cls)
+        yield from ring._fill(servers, pace)
+        return ring
+
+    def _fill(self, servers: Mapping[str, Nodes], pace: Pace) -> Steps[None]:
         if not servers:
             raise ValueError("a ring needs a server")
-        nodes = sorted(
-            (point, server)
-            for server, nodes in servers.items()
-            for sector, count in enumerate(by_sector(nodes))
-            for point in node_points(server, sector, count)
-        )
+        counts = {server: by_sector(nodes) for server, nodes in servers.items()}
         self._members = len(servers)
-        self._points = [point for point, _ in nodes]
-        self._servers = [server for _, server in nodes]
+        self._points: list[int] = []
+        self._servers: list[str] = []
+        for sector in range(SECTORS):  # the points of one are all below those of the next
+            nodes = sorted(
+                (point, server)
+                for server, by_sectors in counts.items()
+                for point in node_points(server, sector, by_sectors[sector])
+            )
+            self._points += [point for point, _ in nodes]
+            self._servers += [server for _, server in nodes]
+            if pace.due(len(nodes) // _NODES_AN_ITEM):
+                yield
         self._servers.append(self._servers[0])  # beyond the last node the ring begins again
 
     def owner(self, key: str) -> str:

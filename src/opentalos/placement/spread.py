@@ -5,7 +5,7 @@ server that has enough of the topic is passed over for the next one on the ring.
 on luck: of 12 partitions on three servers, each server gets four.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -56,10 +56,10 @@ class Spread:
     """
 
     def __init__(self, partitions: Iterable[PartitionKey], nodes: Mapping[str, Nodes]) -> None:
-        sizes = Counter(key.topic_uuid for key in partitions)
-        by_size = {size: shares(size, nodes) for size in set(sizes.values())}
-        self._shares = {uuid: by_size[size] for uuid, size in sizes.items()}
-        self._counts: dict[str, Counter[str]] = {uuid: Counter() for uuid in sizes}
+        self._nodes = nodes
+        self._sizes = Counter(key.topic_uuid for key in partitions)
+        self._shares: dict[int, Mapping[str, Share]] = {}  # by a topic's size, when first needed
+        self._counts = defaultdict[str, Counter[str]](Counter)
 
     def count(self, key: PartitionKey, server: str) -> int:
         """How many partitions of the topic the server has."""
@@ -87,7 +87,11 @@ class Spread:
         self.add(key, target)
 
     def _share(self, key: PartitionKey, server: str) -> Share:
-        return self._shares[key.topic_uuid].get(server, _NO_SHARE)
+        size = self._sizes[key.topic_uuid]
+        found = self._shares.get(size)
+        if found is None:
+            found = self._shares[size] = shares(size, self._nodes)
+        return found.get(server, _NO_SHARE)
 
 
 _NO_SHARE = Share(0, 0)

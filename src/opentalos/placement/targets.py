@@ -7,13 +7,16 @@ another home. One that did not find room at home stays where it is.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from opentalos.model.message import PartitionKey
-from opentalos.placement.ring import Ring, node_count, partition_key, point_of
+from opentalos.placement.ring import Ring, by_point, node_count, partition_key
 from opentalos.placement.spread import Spread
+from opentalos.placement.steps import Pace, Steps
 from opentalos.placement.values import Nodes
+
+_Move = tuple[PartitionKey, str]  # to which server
 
 PASSES_MAX = 8  # over partitions that wait for room at home; what is left stays where it is
 
@@ -33,15 +36,25 @@ class Takers:
 
 
 def changed_homes(
-    partitions: Sequence[PartitionKey], former: Mapping[str, Nodes], ring: Mapping[str, Nodes]
-) -> Mapping[PartitionKey, str]:
+    partitions: Sequence[PartitionKey],
+    former: Mapping[str, Nodes],
+    ring: Mapping[str, Nodes],
+    pace: Pace,
+) -> Steps[Mapping[PartitionKey, str]]:
     """The homes of partitions that had another one on the former ring."""
     if former == ring:
         return {}
-    before, now = Ring(former), Ring(ring)
-    points = {key: partition_key(key) for key in partitions}
-    homes = {key: now.owner(point) for key, point in points.items()}
-    return {key: home for key, home in homes.items() if before.owner(points[key]) != home}
+    before = yield from Ring.building(former, pace)
+    now = yield from Ring.building(ring, pace)
+    homes = {}
+    for key in partitions:
+        place = partition_key(key)
+        home = now.owner(place)
+        if before.owner(place) != home:
+            homes[key] = home
+        if pace.due(2):
+            yield
+    return homes
 
 
 def fair(partitions: int, nodes: Mapping[str, Nodes]) -> Mapping[str, int]:
@@ -53,11 +66,11 @@ def fair(partitions: int, nodes: Mapping[str, Nodes]) -> Mapping[str, int]:
 class Targets:
     """For one use: first ``keep`` and ``place`` every partition, then ``moves``.
 
-    Args: spread: with the shares, still empty.
+    Args: spread: with the shares, still empty. pace: of the plan or the choice of weights.
     """
 
-    def __init__(self, takers: Takers, spread: Spread) -> None:
-        self._takers, self._spread = takers, spread
+    def __init__(self, takers: Takers, spread: Spread, pace: Pace) -> None:
+        self._takers, self._spread, self._pace = takers, spread, pace
         self._counts: Counter[str] = Counter()
         self._lodging: Counter[tuple[str, str]] = Counter()  # by topic and server
         self.owners: dict[PartitionKey, str] = {}
@@ -90,49 +103,69 @@ class Targets:
 
     def moves(
         self, movable: Sequence[PartitionKey], leaving: Set[str], homes: Mapping[PartitionKey, str]
-    ) -> Mapping[PartitionKey, str]:
+    ) -> Steps[Mapping[PartitionKey, str]]:
         """The new server of each partition that ought to move; the most urgent come first.
 
         Args: movable: partitions whose server can hand over. leaving: servers to be emptied.
         homes: of partitions to which the ring gave another one.
         """
-        before = {key: self.owners[key] for key in movable}
+        before: dict[PartitionKey, str] = {}
         found: dict[PartitionKey, str] = {}
-        for key, target in self._steps(movable, leaving, homes):
+        for move in self._moves(movable, leaving, homes):
+            if move is None:
+                yield
+                continue
+            key, target = move
+            before.setdefault(key, self.owners[key])
             self._move(key, target)
             found[key] = target
         return {key: target for key, target in found.items() if target != before[key]}
 
-    def _steps(
+    def _moves(
         self, movable: Sequence[PartitionKey], leaving: Set[str], homes: Mapping[PartitionKey, str]
-    ) -> Iterator[tuple[PartitionKey, str]]:
-        """Each is carried out before the next one is asked for."""
+    ) -> Generator[_Move | None, None, None]:
+        """Each is carried out before the next one is asked for; None where a step ends."""
+        due, servers = self._pace.due, len(self._takers.names)
+        away = []
         for key in movable:
             if self.owners[key] in leaving:
                 yield key, self._next_with_room(key)
-        away = [
-            key
-            for key in movable
-            if (home := homes.get(key)) in self._takers.names and home not in self._takers.joining
-        ]
+                if due(servers):
+                    yield None
+            home = homes.get(key)
+            if home in self._takers.names and home not in self._takers.joining:
+                away.append(key)
+            if due():
+                yield None
         # To go home may be all that a crowded server needs, so that is tried before other moves.
         for key in away:
             if self._crowded(key) and self._spread.room(key, homes[key]) > 0:
                 yield key, homes[key]
+            if due(2):
+                yield None
         for key in movable:
-            if self._crowded(key) and (target := self._emptiest(key)):
-                yield key, target
+            if self._crowded(key):
+                if target := self._emptiest(key):
+                    yield key, target
+                if due(2 * servers):
+                    yield None
+            if due():
+                yield None
         yield from self._home(away, homes)
-        for name in self._takers.joining:
-            yield from self._filled(name, movable)
+        if self._takers.joining:
+            order = yield from by_point(movable, self._pace)
+            for name in self._takers.joining:
+                yield from self._filled(name, order)
 
     def _home(
         self, away: Sequence[PartitionKey], homes: Mapping[PartitionKey, str]
-    ) -> Iterator[tuple[PartitionKey, str]]:
+    ) -> Generator[_Move | None, None, None]:
         """Each that goes home leaves room that another one may have waited for."""
         for _ in range(PASSES_MAX):
             full = []
             for key in away:
+                if self._pace.due():
+                    yield None
                 if self.owners[key] == homes[key]:
                     continue
                 if self._spread.room(key, homes[key]) > 0:
@@ -144,22 +177,30 @@ class Targets:
             away = full
 
     def _filled(
-        self, joining: str, movable: Sequence[PartitionKey]
-    ) -> Iterator[tuple[PartitionKey, str]]:
+        self, joining: str, order: Sequence[PartitionKey]
+    ) -> Generator[_Move | None, None, None]:
         """Fill a joining server up to what is fair, and no topic of it above its fair share.
 
         First from servers above their fair share of a topic: with more servers the bound falls, so
         those would have to give partitions away at the next join. Then what its own nodes on the
         ring ask for, and other partitions, from servers that have more.
+
+        Args: order: the movable partitions as they lie around the ring.
         """
         fair, counts, spread = self._takers.fair, self._counts, self._spread
         if counts[joining] >= fair[joining]:
             return
-        points = {key: partition_key(key) for key in movable}
-        names = {key: self._takers.ring.owner(points[key]) for key in movable}
-        order = sorted(movable, key=lambda key: (names[key] != joining, point_of(points[key])))
+        own: list[PartitionKey] = []
+        others: list[PartitionKey] = []
+        for key in order:
+            home = self._takers.ring.owner(partition_key(key))
+            (own if home == joining else others).append(key)
+            if self._pace.due(2):
+                yield None
         for above in (True, False):
-            for key in order:
+            for key in (*own, *others):
+                if self._pace.due():
+                    yield None
                 owner = self.owners[key]
                 if above:
                     gives = spread.fair_room(key, owner) < 0

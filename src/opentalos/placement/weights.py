@@ -9,12 +9,13 @@ alone.
 """
 
 from bisect import bisect_left
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from opentalos.model.message import PartitionKey
 from opentalos.placement.ring import Ring, by_sector, node_points, partition_key, point_of
 from opentalos.placement.spread import Spread
+from opentalos.placement.steps import Pace, Steps, finished
 from opentalos.placement.targets import Takers, Targets, changed_homes, fair
 from opentalos.placement.values import Nodes
 
@@ -22,7 +23,6 @@ LATEST_SHARE = 0.7  # of the latest day in what is expected; the rest fades by t
 STACK_MORE = 24  # virtual nodes that a count may grow beyond the largest one
 STEPS_MAX = 12  # by which one change changes a count; many partitions are not at their home
 CHANGES_MAX = 1_000  # of one proposal
-POINTS_A_STEP = 1_000  # partitions that are hashed at once
 GAIN_MIN = 0.001  # of the variance; less is not worth a move
 
 
@@ -42,9 +42,22 @@ class Proposal:
 
 def expected_traffic(days: Sequence[Mapping[PartitionKey, int]]) -> Mapping[PartitionKey, int]:
     """Traffic to expect, from past days, the oldest first; the latest counts most."""
-    keys = dict.fromkeys(key for day in days for key in day)
+    return finished(expecting(days, Pace()))
+
+
+def expecting(
+    days: Sequence[Mapping[PartitionKey, int]], pace: Pace
+) -> Steps[Mapping[PartitionKey, int]]:
+    """``expected_traffic`` in steps."""
+    keys: dict[PartitionKey, None] = {}
+    for day in days:
+        keys.update(dict.fromkeys(day))
+        if pace.due(len(day) // 8):
+            yield
     expected = {}
     for key in keys:
+        if pace.due(len(days)):
+            yield
         traffic = float(days[0].get(key, 0))
         for day in days[1:]:
             traffic += LATEST_SHARE * (day.get(key, 0) - traffic)
@@ -69,13 +82,7 @@ def propose(
     Args: traffic: of every partition, also of idle ones, since they move too. owners: as published;
     one that is not on the ring counts for no server.
     """
-    steps = proposing(traffic, ring, owners, moves_max)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            proposal: Proposal = end.value
-            return proposal
+    return finished(proposing(traffic, ring, owners, moves_max, Pace()))
 
 
 def proposing(
@@ -83,14 +90,13 @@ def proposing(
     ring: Mapping[str, Nodes],
     owners: Mapping[PartitionKey, str],
     moves_max: int,
-) -> Generator[None, None, Proposal]:
+    pace: Pace,
+) -> Steps[Proposal]:
     """``propose`` in steps of some milliseconds, so that the caller can do other work."""
-    points = []
-    for number, key in enumerate(traffic):
-        points.append(point_of(partition_key(key)))
-        if number % POINTS_A_STEP == 0:
-            yield
-    layout = _Layout(traffic, ring, points, owners)
+    layout = _Layout(traffic, ring)
+    if pace.due(len(traffic) // 4):
+        yield
+    yield from layout.fill(owners, pace)
     before = layout.loads_by_name()
     changes = []
     for _ in range(CHANGES_MAX):
@@ -102,40 +108,46 @@ def proposing(
             layout.step(stack, add)
         changes.append(steps)
     while True:
-        moves = _moves(owners, traffic, ring, layout.weights())
-        yield
+        moves = yield from _moves(owners, traffic, ring, layout.weights(), pace)
         if len(moves) <= moves_max or not changes:
             break
         # The search does not see every partition that another one's move makes room for.
         for _ in range(changes.pop()):
             layout.back()
+    weights = layout.weights()
+    del layout  # which takes a while as well
+    if pace.due(len(traffic) // 4):
+        yield
     after = dict(before)
     for key, (source, target) in moves.items():
         after[target] += traffic[key]
         if source in after:
             after[source] -= traffic[key]
-    return Proposal(weights=layout.weights(), loads_before=before, loads_after=after, moves=moves)
+    return Proposal(weights=weights, loads_before=before, loads_after=after, moves=moves)
 
 
 def _moves(
     owners: Mapping[PartitionKey, str],
-    partitions: Iterable[PartitionKey],
+    traffic: Mapping[PartitionKey, int],
     former: Mapping[str, Nodes],
     ring: Mapping[str, Nodes],
-) -> Mapping[PartitionKey, tuple[str, str]]:
+    pace: Pace,
+) -> Steps[Mapping[PartitionKey, tuple[str, str]]]:
     """What the plan moves for these weights: former and new server by partition."""
-    placed = [key for key in partitions if owners.get(key)]
-    takers = Takers(ring=Ring(ring), names=ring.keys(), fair=fair(len(placed), ring))
-    targets = Targets(takers, Spread(placed, ring))
+    placed = [key for key in traffic if owners.get(key)]
+    taking = yield from Ring.building(ring, pace)
+    takers = Takers(ring=taking, names=ring.keys(), fair=fair(len(placed), ring))
+    targets = Targets(takers, Spread(placed, ring), pace)
     for key in placed:
         targets.keep(key, owners[key])
-    moves = targets.moves(placed, frozenset(), changed_homes(placed, former, ring))
+        if pace.due():
+            yield
+    homes = yield from changed_homes(placed, former, ring, pace)
+    moves = yield from targets.moves(placed, frozenset(), homes)
     return {key: (owners[key], target) for key, target in moves.items()}
 
 
-def _best_change(
-    layout: "_Layout", moves_max: int
-) -> Generator[None, None, tuple[int, bool, int] | None]:
+def _best_change(layout: "_Layout", moves_max: int) -> Steps[tuple[int, bool, int] | None]:
     """The stack, the direction and the steps of the change that is most worth its moves."""
     uneven, moved = layout.unevenness(), layout.moved
     best, best_score = None, 0.0
@@ -167,55 +179,74 @@ class _Layout:
     A partition with another home than at first is there if there is room; else it stays.
     """
 
-    def __init__(
-        self,
-        traffic: Mapping[PartitionKey, int],
-        ring: Mapping[str, Nodes],
-        points_of_keys: Sequence[int],
-        owners: Mapping[PartitionKey, str],
-    ) -> None:
+    def __init__(self, traffic: Mapping[PartitionKey, int], ring: Mapping[str, Nodes]) -> None:
+        """It is empty until ``fill``."""
         self._names = sorted(ring)
         self.counts = [count for name in self._names for count in by_sector(ring[name])]
         self._sectors = len(self.counts) // len(self._names)
         self._stack_max = max(self.counts) + STACK_MORE
-        nodes = sorted(
-            (point, self._names[stack // self._sectors], stack, place)
-            for stack in range(len(self.counts))
-            for place, point in enumerate(self._points_of(stack))
-        )
-        self._server = [stack // self._sectors for _, _, stack, _ in nodes]
+        self._server: list[int] = []
         self._numbers: list[list[int]] = [[0] * self._stack_max for _ in self.counts]
-        for number, (_, _, stack, place) in enumerate(nodes):
-            self._numbers[stack][place] = number
-        points = [point for point, _, _, _ in nodes]
         self._keys = list(traffic)
         self._traffic = list(traffic.values())
-        self._arcs: list[list[int]] = [[] for _ in nodes]  # partitions up to each node
-        for index, point in enumerate(points_of_keys):
-            number = bisect_left(points, point)
-            self._arcs[number % len(nodes)].append(index)
-        self._active = sorted(
-            self._numbers[stack][place]
-            for stack, count in enumerate(self.counts)
-            for place in range(count)
-        )
+        self._arcs: dict[int, list[int]] = {}  # partitions up to a node, if there are any
+        self._active: list[int] = []
         self._home = [0] * len(self._keys)
-        for former, number in zip([self._active[-1], *self._active], self._active, strict=False):
-            for index in self._between(former, number):
-                self._home[index] = self._server[number]
+        self._home_before: list[int] = []
+        self._owner: list[int] = []
+        self._owner_before: list[int] = []
+        self._spread = Spread(self._keys, ring)
+        self._loads = [0] * (len(self._names) + 1)
+        self.moved = 0  # partitions with another owner than before
+        self._steps: list[tuple[int, bool, list[tuple[int, int, int]]]] = []
+
+    def fill(self, owners: Mapping[PartitionKey, str], pace: Pace) -> Steps[None]:
+        """Lay out the nodes, then the partitions at their servers."""
+        points = yield from self._lay_out(pace)
+        for index, key in enumerate(self._keys):
+            number = bisect_left(points, point_of(partition_key(key)))
+            self._arcs.setdefault(number % len(points), []).append(index)
+            if pace.due(2):
+                yield
+        for number, indexes in self._arcs.items():
+            at = bisect_left(self._active, number) % len(self._active)
+            for index in indexes:
+                self._home[index] = self._server[self._active[at]]
+            if pace.due(1 + len(indexes)):
+                yield
         self._home_before = list(self._home)
         numbers = {name: number for number, name in enumerate(self._names)}
         elsewhere = len(self._names)  # the number of all servers that are not on the ring
-        self._owner = [numbers.get(owners.get(key, ""), elsewhere) for key in self._keys]
-        self._owner_before = list(self._owner)
-        self._spread = Spread(self._keys, ring)
-        self._loads = [0] * (elsewhere + 1)
-        for index, server in enumerate(self._owner):
+        for index, key in enumerate(self._keys):
+            server = numbers.get(owners.get(key, ""), elsewhere)
+            self._owner.append(server)
             self._loads[server] += self._traffic[index]
             if server < elsewhere:
-                self._spread.add(self._keys[index], self._names[server])
-        self.moved = 0  # partitions with another owner than before
-        self._steps: list[tuple[int, bool, list[tuple[int, int, int]]]] = []
+                self._spread.add(key, self._names[server])
+            if pace.due():
+                yield
+        self._owner_before = list(self._owner)
+
+    def _lay_out(self, pace: Pace) -> Steps[Sequence[int]]:
+        """Number the nodes that there may be; returns their points, around the ring."""
+        points: list[int] = []
+        for sector in range(self._sectors):  # the points of one are all below those of the next
+            nodes: list[tuple[int, str, int, int]] = []
+            for server, name in enumerate(self._names):
+                stack = server * self._sectors + sector
+                found = node_points(name, sector, self._stack_max)
+                nodes += [(point, name, stack, place) for place, point in enumerate(found)]
+                if pace.due(self._stack_max):
+                    yield
+            for point, _, stack, place in sorted(nodes):
+                self._numbers[stack][place] = len(points)
+                if place < self.counts[stack]:
+                    self._active.append(len(points))
+                points.append(point)
+                self._server.append(stack // self._sectors)
+                if pace.due():
+                    yield
+        return points
 
     def can_step(self, stack: int, add: bool) -> bool:
         """Whether the stack has a node to add or take; a server keeps one node at least."""
@@ -260,15 +291,11 @@ class _Layout:
             for place, name in enumerate(self._names)
         }
 
-    def _points_of(self, stack: int) -> Iterator[int]:
-        server, sector = divmod(stack, self._sectors)
-        return node_points(self._names[server], sector, self._stack_max)
-
     def _between(self, former: int, number: int) -> Iterator[int]:
         """Partitions behind one node up to another one."""
         while True:
-            former = (former + 1) % len(self._arcs)
-            yield from self._arcs[former]
+            former = (former + 1) % len(self._server)
+            yield from self._arcs.get(former, ())
             if former == number:
                 return
 

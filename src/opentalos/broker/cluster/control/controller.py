@@ -10,15 +10,17 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from opentalos.broker.cluster.control.computation import worked_out
 from opentalos.broker.cluster.control.failure_detector import FailureDetector
 from opentalos.broker.cluster.control.publication import Publication
 from opentalos.broker.cluster.control.roster import Roster
+from opentalos.broker.cluster.ownership_guard import handover_max_s
 from opentalos.broker.cluster.records import LEADER, Leader, ServerRecord, encode_record
 from opentalos.broker.cluster.state import ClusterState, leaving_path, server_path
 from opentalos.model.errors import AlreadyExists, TalosError
 from opentalos.model.limits import ClusterLimits
 from opentalos.model.message import PartitionKey
-from opentalos.placement.plan import plan
+from opentalos.placement.plan import planning
 from opentalos.placement.ring import by_sector
 from opentalos.placement.values import Nodes, Policy, Situation
 from opentalos.ports.clock import Clock
@@ -72,6 +74,8 @@ class Controller:
     def __init__(self, context: ControllerContext) -> None:
         self._context, self._state = context, context.state
         limits = context.limits
+        # A new owner that waits less long claims the partition, which ends the move as well.
+        self._handover_max_s = handover_max_s(limits.handover_s, journaled=True)
         self._policy = Policy(
             stable_after_s=limits.stable_after_s,
             virtual_nodes=limits.virtual_nodes,
@@ -240,7 +244,7 @@ class Controller:
         published = publication.moved_from()
         if not self._changed and not published and now_s < self._plan_at_s:
             return min(INTERVAL_S, self._plan_at_s - now_s)
-        moving = await publication.unfinished(now_s, self._context.limits.handover_s)
+        moving = await publication.unfinished(now_s, self._handover_max_s)
         if not self._changed and moving == published and now_s < self._plan_at_s:
             return MOVING_INTERVAL_S
         self._changed = False
@@ -261,9 +265,13 @@ class Controller:
             weights=self._weights(),
             lent=publication.lent(),  # read at the same time as the owners
         )
-        assignment = plan(situation, self._policy)
+        basis = publication.basis()
+        assignment = await worked_out(planning(situation, self._policy))
+        if publication.basis() != basis:
+            self._changed = True  # while a large plan was made
+            return 0.0
         began = (publication.takeovers, publication.planned_moves)
-        await publication.publish(assignment)
+        await publication.publish(assignment, basis)
         taken, planned = publication.takeovers - began[0], publication.planned_moves - began[1]
         if taken or planned:
             _log.info("partition failovers=%d planned_moves=%d", taken, planned)

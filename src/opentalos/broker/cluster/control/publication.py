@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from opentalos.broker.cluster.records import RING, AssignmentRecord, RingRecord
 from opentalos.broker.cluster.state import ClusterState, assignment_path
@@ -14,10 +14,13 @@ from opentalos.catalog.records.record_index import RecordIndex
 from opentalos.log.manifest.store import ManifestStore
 from opentalos.model.errors import StoreUnavailable
 from opentalos.model.message import PartitionKey
+from opentalos.placement.steps import Pace
 from opentalos.placement.values import Assignment
 from opentalos.ports.clock import Clock
 
 T = TypeVar("T")
+Write = Callable[[], Awaitable[object]]
+PORTION_MAX = 500  # records that are written before the next ones are looked for
 WRITES_AT_ONCE = 32
 RECENT_MAX = 200  # moves remembered for the status
 FEWER_KEPT_S = 5.0  # a topic or partition that this server misses may only be not yet known here
@@ -35,6 +38,13 @@ class Move:
     target: str
     planned: bool
     at_ms: int = 0  # when it was published; 0: not known here
+
+
+class Basis(NamedTuple):
+    """Records from which a plan is made; ``assignments`` by topic."""
+
+    ring: RingRecord | None
+    assignments: Mapping[str, AssignmentRecord]
 
 
 class Publication:
@@ -103,6 +113,10 @@ class Publication:
         times = (since_s + FEWER_KEPT_S for since_s in self._fewer_since_s.values())
         return min((time_s for time_s in times if time_s > now_s), default=float("inf"))
 
+    def basis(self) -> Basis:
+        """What a plan is made from: equal as long as nobody writes it."""
+        return Basis(self._state.ring, dict(self._records()))
+
     async def unfinished(self, now_s: float, wait_s: float) -> Mapping[PartitionKey, str]:
         """Planned moves whose former owner has not sealed yet, for at most ``wait_s``."""
         moving = self.moved_from()
@@ -116,11 +130,21 @@ class Publication:
         ended |= {key for key in old if now_s >= began_s[key] + wait_s + SLACK_S}
         return {key: source for key, source in moving.items() if key not in ended}
 
-    async def publish(self, assignment: Assignment) -> None:
-        """Write what is new. Raises: TalosError: some records may be as they were; plan again."""
-        for outcome in await self._bounded([*self._writes(assignment)]):
-            if isinstance(outcome, BaseException):
-                raise outcome
+    async def publish(self, assignment: Assignment, basis: Basis) -> None:
+        """Write what is new since the basis of the plan, many records in several portions.
+
+        Raises: TalosError: some records may be as they were; plan again.
+        """
+        portion: list[Write] = []
+        for write in self._writes(assignment, basis):
+            if write is not None:
+                portion.append(write)
+                if len(portion) < PORTION_MAX:
+                    continue
+            await self._all(portion)
+            portion = []
+            await asyncio.sleep(0)
+        await self._all(portion)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -130,20 +154,30 @@ class Publication:
             if record is not None:
                 yield uuid, record
 
-    def _writes(self, assignment: Assignment) -> Iterator[Callable[[], Awaitable[object]]]:
-        ring = self._state.ring
+    async def _all(self, writes: Sequence[Write]) -> None:
+        for outcome in await self._bounded(writes):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def _writes(self, assignment: Assignment, basis: Basis) -> Iterator[Write | None]:
+        """What is to be written; None where other work may be done."""
+        pace, ring = Pace(), basis.ring
         if ring is None or ring.servers != assignment.ring:
             turned = RingRecord(number=ring.number + 1 if ring else 1, servers=assignment.ring)
             yield partial(self._put, self._state.control, RING, ring, turned)
         owners: dict[str, list[str]] = {}
         for key, owner in assignment.owners.items():
             owners.setdefault(key.topic_uuid, []).append(owner)
+            if pace.due():
+                yield None
         moving, lent = _by_topic(assignment.moved_from), _by_topic(assignment.lent)
-        for uuid, former in list(self._records()):
+        for uuid, former in basis.assignments.items():
             if uuid not in owners and uuid not in self._kept:
                 yield partial(self._remove, uuid, former)
         for uuid, names in owners.items():
-            before, moves = self._state.assignment(uuid), moving.get(uuid, {})
+            if pace.due(6):
+                yield None
+            before, moves = basis.assignments.get(uuid), moving.get(uuid, {})
             loans = lent.get(uuid, {})
             if before is not None and uuid in self._kept:
                 names += before.owners[len(names) :]

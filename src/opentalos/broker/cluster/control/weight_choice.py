@@ -1,13 +1,14 @@
 """Which weights past traffic asks for; nothing is changed by asking."""
 
-import asyncio
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from opentalos.broker.cluster.control.computation import worked_out
 from opentalos.model.errors import BadRequest, ExcessivePending
 from opentalos.model.message import PartitionKey
+from opentalos.placement.steps import Pace, Steps
 from opentalos.placement.values import Nodes
-from opentalos.placement.weights import Proposal, expected_traffic, proposing, variance
+from opentalos.placement.weights import Proposal, expecting, proposing, variance
 
 __all__ = ["PARTITIONS_MAX", "WeightChoice", "WeightsProposed", "choosing"]
 
@@ -65,7 +66,7 @@ class WeightChoice:
             raise ExcessivePending("another proposal of weights is being worked out")
         moves_max, self._busy = int(budget * count / 100), True
         try:
-            proposal = await _worked_out(choosing(days, ring, owners, moves_max))
+            proposal = await worked_out(choosing(days, ring, owners, moves_max))
         finally:
             self._busy = False
         return WeightsProposed(
@@ -84,30 +85,22 @@ def choosing(
     ring: Mapping[str, Nodes],
     owners: Mapping[PartitionKey, str],
     moves_max: int,
-) -> Generator[None, None, Proposal]:
+) -> Steps[Proposal]:
     """Better weights for the servers of the ring, from bytes per partition of past days.
 
     Args: days: the oldest first. owners: the server of every partition of the cluster; one that the
     days do not name is idle, what they name beside is of topics that are gone.
     Raises: BadRequest: no traffic or no servers to work with.
     """
-    expected = expected_traffic(days)
+    pace = Pace()
+    expected = yield from expecting(days, pace)
     traffic = {key: expected.get(key, 0) for key in owners}
+    if pace.due(len(traffic) // 4):
+        yield
     if not any(expected.values()):
         raise BadRequest("there is no traffic to go by")
     if not any(traffic.values()):
         raise BadRequest("the traffic is of partitions that this cluster does not have")
     if not ring:
         raise BadRequest("no server takes part in the cluster")
-    return (yield from proposing(traffic, ring, owners, moves_max))
-
-
-async def _worked_out(steps: Generator[None, None, Proposal]) -> Proposal:
-    """The end of the steps, with everybody else's turns in between."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            proposal: Proposal = end.value
-            return proposal
-        await asyncio.sleep(0)
+    return (yield from proposing(traffic, ring, owners, moves_max, pace))

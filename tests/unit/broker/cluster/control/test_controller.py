@@ -11,6 +11,7 @@ from tests.unit.broker.cluster.controller_bed import (
     in_control,
 )
 
+from opentalos.broker.cluster.ownership_guard import JOURNAL_PATIENCE
 from opentalos.broker.cluster.records import (
     LEADER,
     WEIGHTS,
@@ -238,7 +239,7 @@ def test_a_move_whose_former_owner_never_seals_ends_all_the_same() -> None:
         rounds = 60 / LIMITS.moves_at_once
         await bed.until(
             lambda: "b" not in bed.owners().values() and not bed.moving(),
-            rounds * (LIMITS.handover_s + 1),
+            rounds * (JOURNAL_PATIENCE * LIMITS.handover_s + 1),
         )
 
     in_control(scenario)
