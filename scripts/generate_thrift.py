@@ -158,7 +158,7 @@ def default_text(text: TypeText, default: Any) -> str:
     if isinstance(default, list | dict | set):
         if default:
             raise ValueError(f"a filled container as default is not handled: {default}")
-        return f"field(default_factory={type(default).__name__})"
+        return repr(default)  # msgspec gives each instance a copy
     if text.spec.startswith("enum_of"):
         return f"{text.classes[0].__name__}.{text.classes[0]._VALUES_TO_NAMES[default]}"
     if text.spec == "BOOL":
@@ -167,10 +167,13 @@ def default_text(text: TypeText, default: Any) -> str:
 
 
 def struct_lines(struct: Any, file: str, frozen: bool) -> Iterator[str]:
-    """A slots dataclass; keyword-only, since required and optional fields mix."""
-    options = "frozen=True, slots=True, kw_only=True" if frozen else "slots=True, kw_only=True"
-    yield f"@dataclass({options})"
-    yield f"class {struct.__name__}(ThriftStruct):"
+    """A class of msgspec; keyword-only, since required and optional fields mix."""
+    if frozen:  # msgspec allows it; mypy takes its classes for dataclasses, which do not
+        yield f"class {struct.__name__}(  # type: ignore[misc]"
+        yield "    ThriftStruct, frozen=True, kw_only=True"
+        yield "):"
+    else:
+        yield f"class {struct.__name__}(ThriftStruct, kw_only=True):"
     yield f'    """{file}: {struct.__name__}."""'
     yield ""
     defaults = dict(struct.default_spec)
@@ -318,8 +321,6 @@ def import_lines(module: ModuleType, body: str) -> Iterator[str]:
     """Imports of the names in the body."""
     yield "from __future__ import annotations"
     yield ""
-    if "@dataclass" in body:
-        yield f"from dataclasses import dataclass{', field' if 'field(' in body else ''}"
     if "IntEnum" in body:
         yield "from enum import IntEnum"
     yield ""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import msgspec
 import thriftpy2
 from hypothesis import strategies as st
 from thrift.protocol import TBinaryProtocol, TCompactProtocol, TJSONProtocol
@@ -73,8 +74,9 @@ def struct_samples(spec: StructSpec) -> st.SearchStrategy[Any]:
 
 def _default(spec: StructSpec, name: str) -> Any:
     """Default of a field of a generated class."""
-    entry = spec.make.__dataclass_fields__[name]
-    return entry.default_factory if entry.default is None else entry.default
+    (entry,) = (each for each in msgspec.structs.fields(spec.make) if each.name == name)
+    has_factory = entry.default_factory is not msgspec.NODEFAULT
+    return entry.default_factory if has_factory else entry.default
 
 
 Make = Callable[[StructSpec, dict[str, Any]], Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 
 from opentalos.wire.thrift.spec import (
@@ -45,8 +44,7 @@ class AppUserAuthProvider(IntEnum):
     RENREN_OAUTH = 5
 
 
-@dataclass(slots=True, kw_only=True)
-class Credential(ThriftStruct):
+class Credential(ThriftStruct, kw_only=True):
     """auth.thrift: Credential."""
 
     type: UserType | int | None = None
@@ -54,8 +52,7 @@ class Credential(ThriftStruct):
     secretKey: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class HttpAuthorizationHeader(ThriftStruct):
+class HttpAuthorizationHeader(ThriftStruct, kw_only=True):
     """auth.thrift: HttpAuthorizationHeader."""
 
     version: str = "SDS-V1"
@@ -64,7 +61,7 @@ class HttpAuthorizationHeader(ThriftStruct):
     secretKey: str | None = None
     signature: str | None = None
     algorithm: MacAlgorithm | int | None = None
-    signedHeaders: list[str] = field(default_factory=list)
+    signedHeaders: list[str] = []
     supportAccountKey: bool = False
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from opentalos.wire.thrift.spec import (
@@ -23,8 +22,9 @@ class GrantType(IntEnum):
     GUEST = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grantee(ThriftStruct):
+class Grantee(  # type: ignore[misc]
+    ThriftStruct, frozen=True, kw_only=True
+):
     """authorization.thrift: Grantee."""
 
     type: GrantType | int | None = None

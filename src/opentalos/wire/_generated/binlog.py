@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from opentalos.wire.thrift.spec import (
@@ -62,8 +61,7 @@ class Operation(IntEnum):
     DROP_COLUMNS = 5
 
 
-@dataclass(slots=True, kw_only=True)
-class Column(ThriftStruct):
+class Column(ThriftStruct, kw_only=True):
     """binlog.thrift: Column."""
 
     boolValue: bool | None = None
@@ -73,8 +71,7 @@ class Column(ThriftStruct):
     stringValue: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class ColumnSchema(ThriftStruct):
+class ColumnSchema(ThriftStruct, kw_only=True):
     """binlog.thrift: ColumnSchema."""
 
     name: str
@@ -82,15 +79,13 @@ class ColumnSchema(ThriftStruct):
     defaultValue: Column | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Row(ThriftStruct):
+class Row(ThriftStruct, kw_only=True):
     """binlog.thrift: Row."""
 
     row: list[Column]
 
 
-@dataclass(slots=True, kw_only=True)
-class Binlog(ThriftStruct):
+class Binlog(ThriftStruct, kw_only=True):
     """binlog.thrift: Binlog."""
 
     timestamp: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from opentalos.wire.thrift.spec import (
@@ -93,8 +92,7 @@ class RetryType(IntEnum):
     UNSAFE = 1
 
 
-@dataclass(slots=True, kw_only=True)
-class GalaxyTalosException(ThriftStruct):
+class GalaxyTalosException(ThriftStruct, kw_only=True):
     """common.thrift: GalaxyTalosException."""
 
     errorCode: ErrorCode | int | None = None
@@ -102,8 +100,7 @@ class GalaxyTalosException(ThriftStruct):
     details: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Version(ThriftStruct):
+class Version(ThriftStruct, kw_only=True):
     """common.thrift: Version."""
 
     major: int = 1

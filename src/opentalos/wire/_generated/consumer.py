@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
 from opentalos.wire._generated.common import (
     GalaxyTalosException,
@@ -28,8 +27,7 @@ from opentalos.wire.thrift.spec import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumeUnit(ThriftStruct):
+class ConsumeUnit(ThriftStruct, kw_only=True):
     """consumer.thrift: ConsumeUnit."""
 
     consumerGroup: str
@@ -38,8 +36,7 @@ class ConsumeUnit(ThriftStruct):
     workerId: str
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicsConsumeUnit(ThriftStruct):
+class TopicsConsumeUnit(ThriftStruct, kw_only=True):
     """consumer.thrift: TopicsConsumeUnit."""
 
     consumerGroup: str
@@ -48,8 +45,7 @@ class TopicsConsumeUnit(ThriftStruct):
     topicGroup: str
 
 
-@dataclass(slots=True, kw_only=True)
-class CheckPoint(ThriftStruct):
+class CheckPoint(ThriftStruct, kw_only=True):
     """consumer.thrift: CheckPoint."""
 
     consumerGroup: str
@@ -59,51 +55,44 @@ class CheckPoint(ThriftStruct):
     lastCommitOffset: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class LockPartitionRequest(ThriftStruct):
+class LockPartitionRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: LockPartitionRequest."""
 
     consumeUnit: ConsumeUnit
 
 
-@dataclass(slots=True, kw_only=True)
-class LockPartitionResponse(ThriftStruct):
+class LockPartitionResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: LockPartitionResponse."""
 
     successPartitions: list[int]
     failedPartitions: list[int]
 
 
-@dataclass(slots=True, kw_only=True)
-class CheckRegisterRequest(ThriftStruct):
+class CheckRegisterRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: CheckRegisterRequest."""
 
     consumeUnit: ConsumeUnit
 
 
-@dataclass(slots=True, kw_only=True)
-class CheckRegisterResponse(ThriftStruct):
+class CheckRegisterResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: CheckRegisterResponse."""
 
     canRegister: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class LockWorkerRequest(ThriftStruct):
+class LockWorkerRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: LockWorkerRequest."""
 
     consumeUnit: ConsumeUnit
 
 
-@dataclass(slots=True, kw_only=True)
-class LockWorkerResponse(ThriftStruct):
+class LockWorkerResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: LockWorkerResponse."""
 
     registerSuccess: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicsLockWorkerRequest(ThriftStruct):
+class TopicsLockWorkerRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: TopicsLockWorkerRequest."""
 
     consumerGroup: str
@@ -112,96 +101,83 @@ class TopicsLockWorkerRequest(ThriftStruct):
     topicGroup: str
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicsLockWorkerResponse(ThriftStruct):
+class TopicsLockWorkerResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: TopicsLockWorkerResponse."""
 
     registerSuccess: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class UnlockPartitionRequest(ThriftStruct):
+class UnlockPartitionRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: UnlockPartitionRequest."""
 
     consumeUnit: ConsumeUnit
 
 
-@dataclass(slots=True, kw_only=True)
-class RenewRequest(ThriftStruct):
+class RenewRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: RenewRequest."""
 
     consumeUnit: ConsumeUnit
 
 
-@dataclass(slots=True, kw_only=True)
-class RenewResponse(ThriftStruct):
+class RenewResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: RenewResponse."""
 
     heartbeatSuccess: bool
     failedPartitionList: list[int]
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicsRenewRequest(ThriftStruct):
+class TopicsRenewRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: TopicsRenewRequest."""
 
     consumeUnit: TopicsConsumeUnit
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicsRenewResponse(ThriftStruct):
+class TopicsRenewResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: TopicsRenewResponse."""
 
     heartbeatSuccess: bool
     failedPartitionList: list[TopicAndPartition]
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateOffsetRequest(ThriftStruct):
+class UpdateOffsetRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: UpdateOffsetRequest."""
 
     checkpoint: CheckPoint
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateOffsetResponse(ThriftStruct):
+class UpdateOffsetResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: UpdateOffsetResponse."""
 
     success: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryOffsetRequest(ThriftStruct):
+class QueryOffsetRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: QueryOffsetRequest."""
 
     consumerGroup: str
     topicAndPartition: TopicAndPartition
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryOffsetResponse(ThriftStruct):
+class QueryOffsetResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: QueryOffsetResponse."""
 
     msgOffset: int
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryWorkerRequest(ThriftStruct):
+class QueryWorkerRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: QueryWorkerRequest."""
 
     consumerGroup: str
     topicTalosResourceName: TopicTalosResourceName
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryWorkerResponse(ThriftStruct):
+class QueryWorkerResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: QueryWorkerResponse."""
 
     workerMap: dict[str, list[int]]
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicsQueryWorkerRequest(ThriftStruct):
+class TopicsQueryWorkerRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: TopicsQueryWorkerRequest."""
 
     consumerGroup: str
@@ -209,15 +185,15 @@ class TopicsQueryWorkerRequest(ThriftStruct):
     topicGroup: str
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicsQueryWorkerResponse(ThriftStruct):
+class TopicsQueryWorkerResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: TopicsQueryWorkerResponse."""
 
     workerMap: dict[str, list[TopicAndPartition]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupAndPartition(ThriftStruct):
+class ConsumerGroupAndPartition(  # type: ignore[misc]
+    ThriftStruct, frozen=True, kw_only=True
+):
     """consumer.thrift: ConsumerGroupAndPartition."""
 
     consumerGroupName: str
@@ -225,38 +201,33 @@ class ConsumerGroupAndPartition(ThriftStruct):
     partitionId: int
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryOrgOffsetRequest(ThriftStruct):
+class QueryOrgOffsetRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: QueryOrgOffsetRequest."""
 
     consumerGroupPrefix: str
     orgId: str
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryOrgOffsetResponse(ThriftStruct):
+class QueryOrgOffsetResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: QueryOrgOffsetResponse."""
 
     consumerGroupOffsetMap: dict[ConsumerGroupAndPartition, int]
 
 
-@dataclass(slots=True, kw_only=True)
-class GetWorkerIdRequest(ThriftStruct):
+class GetWorkerIdRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: GetWorkerIdRequest."""
 
     topicAndPartition: TopicAndPartition
     consumerGroup: str
 
 
-@dataclass(slots=True, kw_only=True)
-class GetWorkerIdResponse(ThriftStruct):
+class GetWorkerIdResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: GetWorkerIdResponse."""
 
     workerId: str
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteConsumerGroupRequest(ThriftStruct):
+class DeleteConsumerGroupRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: DeleteConsumerGroupRequest."""
 
     consumerGroup: str

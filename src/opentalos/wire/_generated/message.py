@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from opentalos.wire._generated.common import (
@@ -60,8 +59,7 @@ class MessageCompressionType(IntEnum):
     LZ4 = 4
 
 
-@dataclass(slots=True, kw_only=True)
-class Message(ThriftStruct):
+class Message(ThriftStruct, kw_only=True):
     """message.thrift: Message."""
 
     partitionKey: str | None = None
@@ -74,8 +72,7 @@ class Message(ThriftStruct):
     tag: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class MessageIndex(ThriftStruct):
+class MessageIndex(ThriftStruct, kw_only=True):
     """message.thrift: MessageIndex."""
 
     topicAndPartition: TopicAndPartition
@@ -85,8 +82,7 @@ class MessageIndex(ThriftStruct):
     appendTimeStamp: int
 
 
-@dataclass(slots=True, kw_only=True)
-class HdfsMessageIndex(ThriftStruct):
+class HdfsMessageIndex(ThriftStruct, kw_only=True):
     """message.thrift: HdfsMessageIndex."""
 
     messageOffset: int
@@ -95,8 +91,7 @@ class HdfsMessageIndex(ThriftStruct):
     messageNumber: int
 
 
-@dataclass(slots=True, kw_only=True)
-class MessageAndOffset(ThriftStruct):
+class MessageAndOffset(ThriftStruct, kw_only=True):
     """message.thrift: MessageAndOffset."""
 
     message: Message
@@ -104,16 +99,14 @@ class MessageAndOffset(ThriftStruct):
     unHandledMessageNumber: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchMessageResult(ThriftStruct):
+class FetchMessageResult(ThriftStruct, kw_only=True):
     """message.thrift: FetchMessageResult."""
 
     messageList: list[MessageAndOffset]
     nextReadOffset: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class MessageBlock(ThriftStruct):
+class MessageBlock(ThriftStruct, kw_only=True):
     """message.thrift: MessageBlock."""
 
     startMessageOffset: int
@@ -129,8 +122,7 @@ class MessageBlock(ThriftStruct):
     tagCode: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class PutMessageRequest(ThriftStruct):
+class PutMessageRequest(ThriftStruct, kw_only=True):
     """message.thrift: PutMessageRequest."""
 
     topicAndPartition: TopicAndPartition
@@ -144,8 +136,7 @@ class PutMessageRequest(ThriftStruct):
     repeated: bool | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class PutMessageResponse(ThriftStruct):
+class PutMessageResponse(ThriftStruct, kw_only=True):
     """message.thrift: PutMessageResponse."""
 
     sequenceId: str
@@ -153,8 +144,7 @@ class PutMessageResponse(ThriftStruct):
     baseOffset: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class GetMessageRequest(ThriftStruct):
+class GetMessageRequest(ThriftStruct, kw_only=True):
     """message.thrift: GetMessageRequest."""
 
     topicAndPartition: TopicAndPartition
@@ -167,8 +157,7 @@ class GetMessageRequest(ThriftStruct):
     messageTags: set[str] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class GetMessageResponse(ThriftStruct):
+class GetMessageResponse(ThriftStruct, kw_only=True):
     """message.thrift: GetMessageResponse."""
 
     messageBlocks: list[MessageBlock]
@@ -179,8 +168,7 @@ class GetMessageResponse(ThriftStruct):
     nextReadOffset: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class PrepareRequest(ThriftStruct):
+class PrepareRequest(ThriftStruct, kw_only=True):
     """message.thrift: PrepareRequest."""
 
     topicAndPartition: TopicAndPartition
@@ -190,8 +178,7 @@ class PrepareRequest(ThriftStruct):
     timeoutTimestamp: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class PrepareResponse(ThriftStruct):
+class PrepareResponse(ThriftStruct, kw_only=True):
     """message.thrift: PrepareResponse."""
 
     topicAndPartition: TopicAndPartition
@@ -199,8 +186,7 @@ class PrepareResponse(ThriftStruct):
     isTransfer: bool | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class CommitRequest(ThriftStruct):
+class CommitRequest(ThriftStruct, kw_only=True):
     """message.thrift: CommitRequest."""
 
     topicAndPartition: TopicAndPartition
@@ -208,8 +194,7 @@ class CommitRequest(ThriftStruct):
     sequenceId: str
 
 
-@dataclass(slots=True, kw_only=True)
-class CommitResponse(ThriftStruct):
+class CommitResponse(ThriftStruct, kw_only=True):
     """message.thrift: CommitResponse."""
 
     topicAndPartition: TopicAndPartition
@@ -217,8 +202,7 @@ class CommitResponse(ThriftStruct):
     isTransfer: bool | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class RollbackRequest(ThriftStruct):
+class RollbackRequest(ThriftStruct, kw_only=True):
     """message.thrift: RollbackRequest."""
 
     topicAndPartition: TopicAndPartition
@@ -226,8 +210,7 @@ class RollbackRequest(ThriftStruct):
     sequenceId: str
 
 
-@dataclass(slots=True, kw_only=True)
-class RollbackResponse(ThriftStruct):
+class RollbackResponse(ThriftStruct, kw_only=True):
     """message.thrift: RollbackResponse."""
 
     topicAndPartition: TopicAndPartition
@@ -235,24 +218,21 @@ class RollbackResponse(ThriftStruct):
     isTransfer: bool | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class GetUnkownStateTransactionRequest(ThriftStruct):
+class GetUnkownStateTransactionRequest(ThriftStruct, kw_only=True):
     """message.thrift: GetUnkownStateTransactionRequest."""
 
     topicAndPartition: TopicAndPartition
     timeoutTimestamp: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class GetUnkownStateTransactionResponse(ThriftStruct):
+class GetUnkownStateTransactionResponse(ThriftStruct, kw_only=True):
     """message.thrift: GetUnkownStateTransactionResponse."""
 
     unknowStateTransactions: dict[int, MessageBlock]
     isReadAllUnknowInfo: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetInfo(ThriftStruct):
+class OffsetInfo(ThriftStruct, kw_only=True):
     """message.thrift: OffsetInfo."""
 
     partitionId: int
@@ -262,94 +242,81 @@ class OffsetInfo(ThriftStruct):
     errorMsg: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class GetTopicOffsetRequest(ThriftStruct):
+class GetTopicOffsetRequest(ThriftStruct, kw_only=True):
     """message.thrift: GetTopicOffsetRequest."""
 
     topicTalosResourceName: TopicTalosResourceName
 
 
-@dataclass(slots=True, kw_only=True)
-class GetTopicOffsetResponse(ThriftStruct):
+class GetTopicOffsetResponse(ThriftStruct, kw_only=True):
     """message.thrift: GetTopicOffsetResponse."""
 
     offsetInfoList: list[OffsetInfo]
 
 
-@dataclass(slots=True, kw_only=True)
-class GetPartitionOffsetRequest(ThriftStruct):
+class GetPartitionOffsetRequest(ThriftStruct, kw_only=True):
     """message.thrift: GetPartitionOffsetRequest."""
 
     topicAndPartition: TopicAndPartition
 
 
-@dataclass(slots=True, kw_only=True)
-class GetPartitionOffsetResponse(ThriftStruct):
+class GetPartitionOffsetResponse(ThriftStruct, kw_only=True):
     """message.thrift: GetPartitionOffsetResponse."""
 
     offsetInfo: OffsetInfo
 
 
-@dataclass(slots=True, kw_only=True)
-class GetPartitionsOffsetRequest(ThriftStruct):
+class GetPartitionsOffsetRequest(ThriftStruct, kw_only=True):
     """message.thrift: GetPartitionsOffsetRequest."""
 
     topicAndPartitionList: list[TopicAndPartition]
 
 
-@dataclass(slots=True, kw_only=True)
-class GetPartitionsOffsetResponse(ThriftStruct):
+class GetPartitionsOffsetResponse(ThriftStruct, kw_only=True):
     """message.thrift: GetPartitionsOffsetResponse."""
 
     offsetInfoList: list[OffsetInfo]
 
 
-@dataclass(slots=True, kw_only=True)
-class GetScheduleInfoRequest(ThriftStruct):
+class GetScheduleInfoRequest(ThriftStruct, kw_only=True):
     """message.thrift: GetScheduleInfoRequest."""
 
     topicTalosResourceName: TopicTalosResourceName
 
 
-@dataclass(slots=True, kw_only=True)
-class GetScheduleInfoResponse(ThriftStruct):
+class GetScheduleInfoResponse(ThriftStruct, kw_only=True):
     """message.thrift: GetScheduleInfoResponse."""
 
     scheduleInfo: dict[TopicAndPartition, str]
 
 
-@dataclass(slots=True, kw_only=True)
-class GetCheckpointRequest(ThriftStruct):
+class GetCheckpointRequest(ThriftStruct, kw_only=True):
     """message.thrift: GetCheckpointRequest."""
 
     topicTalosResourceName: TopicTalosResourceName
     partitionTimeIndexMap: dict[int, int]
 
 
-@dataclass(slots=True, kw_only=True)
-class GetCheckpointResponse(ThriftStruct):
+class GetCheckpointResponse(ThriftStruct, kw_only=True):
     """message.thrift: GetCheckpointResponse."""
 
     partitionsCheckPoint: dict[int, int]
 
 
-@dataclass(slots=True, kw_only=True)
-class GetPartitionCheckpointRequest(ThriftStruct):
+class GetPartitionCheckpointRequest(ThriftStruct, kw_only=True):
     """message.thrift: GetPartitionCheckpointRequest."""
 
     topicAndPartition: TopicAndPartition
     partitionTimeIndex: int
 
 
-@dataclass(slots=True, kw_only=True)
-class GetPartitionCheckpointResponse(ThriftStruct):
+class GetPartitionCheckpointResponse(ThriftStruct, kw_only=True):
     """message.thrift: GetPartitionCheckpointResponse."""
 
     partitionCheckPoint: int
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteMessageIndexRequest(ThriftStruct):
+class DeleteMessageIndexRequest(ThriftStruct, kw_only=True):
     """message.thrift: DeleteMessageIndexRequest."""
 
     topicAndPartition: TopicAndPartition
@@ -357,16 +324,14 @@ class DeleteMessageIndexRequest(ThriftStruct):
     endOffset: int
 
 
-@dataclass(slots=True, kw_only=True)
-class GetDataPreviewRequest(ThriftStruct):
+class GetDataPreviewRequest(ThriftStruct, kw_only=True):
     """message.thrift: GetDataPreviewRequest."""
 
     topicAndPartition: TopicAndPartition
     timeoutTimestamp: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class GetDataPreviewResponse(ThriftStruct):
+class GetDataPreviewResponse(ThriftStruct, kw_only=True):
     """message.thrift: GetDataPreviewResponse."""
 
     schemaTitleList: list[str]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
 from opentalos.wire._generated.common import (
     GalaxyTalosException,
@@ -32,8 +31,7 @@ from opentalos.wire.thrift.spec import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionConsumeUnit(ThriftStruct):
+class PartitionConsumeUnit(ThriftStruct, kw_only=True):
     """metric.thrift: PartitionConsumeUnit."""
 
     partitionId: int
@@ -42,51 +40,44 @@ class PartitionConsumeUnit(ThriftStruct):
     consumerOffsetLag: int
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupAndTopic(ThriftStruct):
+class ConsumerGroupAndTopic(ThriftStruct, kw_only=True):
     """metric.thrift: ConsumerGroupAndTopic."""
 
     consumerGroupName: str
     topicTalosResourceName: TopicTalosResourceName
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryConsumerGroupRequest(ThriftStruct):
+class QueryConsumerGroupRequest(ThriftStruct, kw_only=True):
     """metric.thrift: QueryConsumerGroupRequest."""
 
     topicTalosResourceName: TopicTalosResourceName
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryConsumerGroupResponse(ThriftStruct):
+class QueryConsumerGroupResponse(ThriftStruct, kw_only=True):
     """metric.thrift: QueryConsumerGroupResponse."""
 
     consumerGroupList: set[str]
 
 
-@dataclass(slots=True, kw_only=True)
-class GetTopicConsumeUnitRequest(ThriftStruct):
+class GetTopicConsumeUnitRequest(ThriftStruct, kw_only=True):
     """metric.thrift: GetTopicConsumeUnitRequest."""
 
     consumerGroupAndTopic: ConsumerGroupAndTopic
 
 
-@dataclass(slots=True, kw_only=True)
-class GetTopicConsumeUnitResponse(ThriftStruct):
+class GetTopicConsumeUnitResponse(ThriftStruct, kw_only=True):
     """metric.thrift: GetTopicConsumeUnitResponse."""
 
     partitionConsumeUnitList: list[PartitionConsumeUnit]
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryTopicConsumeUnitRequest(ThriftStruct):
+class QueryTopicConsumeUnitRequest(ThriftStruct, kw_only=True):
     """metric.thrift: QueryTopicConsumeUnitRequest."""
 
     topicTalosResourceName: TopicTalosResourceName
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryTopicConsumeUnitResponse(ThriftStruct):
+class QueryTopicConsumeUnitResponse(ThriftStruct, kw_only=True):
     """metric.thrift: QueryTopicConsumeUnitResponse."""
 
     topicConsumeUnitMap: dict[str, list[PartitionConsumeUnit]]

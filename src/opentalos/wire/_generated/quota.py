@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
 from opentalos.wire._generated.common import (
     GalaxyTalosException,
@@ -24,8 +23,7 @@ from opentalos.wire.thrift.spec import (
 )
 
 
-@dataclass(slots=True, kw_only=True)
-class BaseQuota(ThriftStruct):
+class BaseQuota(ThriftStruct, kw_only=True):
     """quota.thrift: BaseQuota."""
 
     spaceQuota: int
@@ -37,45 +35,39 @@ class BaseQuota(ThriftStruct):
     getMessageBytesQpsQuota: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class UserQuota(ThriftStruct):
+class UserQuota(ThriftStruct, kw_only=True):
     """quota.thrift: UserQuota."""
 
     baseQuota: BaseQuota
     topicNumberQuota: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class SetUserQuotaRequest(ThriftStruct):
+class SetUserQuotaRequest(ThriftStruct, kw_only=True):
     """quota.thrift: SetUserQuotaRequest."""
 
     developerId: str
     userQuota: UserQuota
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryUserQuotaResponse(ThriftStruct):
+class QueryUserQuotaResponse(ThriftStruct, kw_only=True):
     """quota.thrift: QueryUserQuotaResponse."""
 
     userQuota: UserQuota
 
 
-@dataclass(slots=True, kw_only=True)
-class ListUserQuotaResponse(ThriftStruct):
+class ListUserQuotaResponse(ThriftStruct, kw_only=True):
     """quota.thrift: ListUserQuotaResponse."""
 
     userQuotaList: dict[str, UserQuota]
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteUserQuotaRequest(ThriftStruct):
+class DeleteUserQuotaRequest(ThriftStruct, kw_only=True):
     """quota.thrift: DeleteUserQuotaRequest."""
 
     developerId: str
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionQuotaInfo(ThriftStruct):
+class PartitionQuotaInfo(ThriftStruct, kw_only=True):
     """quota.thrift: PartitionQuotaInfo."""
 
     orgId: str
@@ -85,60 +77,52 @@ class PartitionQuotaInfo(ThriftStruct):
     orgName: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class ApplyQuotaRequest(ThriftStruct):
+class ApplyQuotaRequest(ThriftStruct, kw_only=True):
     """quota.thrift: ApplyQuotaRequest."""
 
     quotaInfo: PartitionQuotaInfo
 
 
-@dataclass(slots=True, kw_only=True)
-class AutoApplyQuotaRequest(ThriftStruct):
+class AutoApplyQuotaRequest(ThriftStruct, kw_only=True):
     """quota.thrift: AutoApplyQuotaRequest."""
 
     quotaInfo: PartitionQuotaInfo
 
 
-@dataclass(slots=True, kw_only=True)
-class ListQuotaResponse(ThriftStruct):
+class ListQuotaResponse(ThriftStruct, kw_only=True):
     """quota.thrift: ListQuotaResponse."""
 
     quotaList: list[PartitionQuotaInfo]
     approvedTotalQuota: int
 
 
-@dataclass(slots=True, kw_only=True)
-class ListPendingQuotaResponse(ThriftStruct):
+class ListPendingQuotaResponse(ThriftStruct, kw_only=True):
     """quota.thrift: ListPendingQuotaResponse."""
 
     pendingQuotaList: list[PartitionQuotaInfo]
     talosAdmin: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class ApproveQuotaRequest(ThriftStruct):
+class ApproveQuotaRequest(ThriftStruct, kw_only=True):
     """quota.thrift: ApproveQuotaRequest."""
 
     quotaInfo: PartitionQuotaInfo
 
 
-@dataclass(slots=True, kw_only=True)
-class ApproveQuotaResponse(ThriftStruct):
+class ApproveQuotaResponse(ThriftStruct, kw_only=True):
     """quota.thrift: ApproveQuotaResponse."""
 
     pendingQuotaList: list[PartitionQuotaInfo]
     talosAdmin: bool
 
 
-@dataclass(slots=True, kw_only=True)
-class RevokeQuotaRequest(ThriftStruct):
+class RevokeQuotaRequest(ThriftStruct, kw_only=True):
     """quota.thrift: RevokeQuotaRequest."""
 
     quotaInfo: PartitionQuotaInfo
 
 
-@dataclass(slots=True, kw_only=True)
-class RevokeQuotaResponse(ThriftStruct):
+class RevokeQuotaResponse(ThriftStruct, kw_only=True):
     """quota.thrift: RevokeQuotaResponse."""
 
     pendingQuotaList: list[PartitionQuotaInfo]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 
 from opentalos.wire.thrift.spec import (
@@ -331,8 +330,7 @@ class UserType(IntEnum):
     APP_ANONYMOUS = 13
 
 
-@dataclass(slots=True, kw_only=True)
-class ServiceException(ThriftStruct):
+class ServiceException(ThriftStruct, kw_only=True):
     """sds.thrift: ServiceException."""
 
     errorCode: ErrorCode | int | None = None
@@ -342,8 +340,7 @@ class ServiceException(ThriftStruct):
     requestId: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Version(ThriftStruct):
+class Version(ThriftStruct, kw_only=True):
     """sds.thrift: Version."""
 
     major: int = 1
@@ -352,8 +349,7 @@ class Version(ThriftStruct):
     comments: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
-class Credential(ThriftStruct):
+class Credential(ThriftStruct, kw_only=True):
     """sds.thrift: Credential."""
 
     type: UserType | int | None = None
@@ -361,8 +357,7 @@ class Credential(ThriftStruct):
     secretKey: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Value(ThriftStruct):
+class Value(ThriftStruct, kw_only=True):
     """sds.thrift: Value."""
 
     boolValue: bool | None = None
@@ -384,32 +379,28 @@ class Value(ThriftStruct):
     nullValue: bool | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Datum(ThriftStruct):
+class Datum(ThriftStruct, kw_only=True):
     """sds.thrift: Datum."""
 
     type: DataType | int | None = None
     value: Value | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class KeySpec(ThriftStruct):
+class KeySpec(ThriftStruct, kw_only=True):
     """sds.thrift: KeySpec."""
 
     attribute: str | None = None
     asc: bool = True
 
 
-@dataclass(slots=True, kw_only=True)
-class EntityGroupSpec(ThriftStruct):
+class EntityGroupSpec(ThriftStruct, kw_only=True):
     """sds.thrift: EntityGroupSpec."""
 
     attributes: list[KeySpec] | None = None
     enableHash: bool = True
 
 
-@dataclass(slots=True, kw_only=True)
-class LocalSecondaryIndexSpec(ThriftStruct):
+class LocalSecondaryIndexSpec(ThriftStruct, kw_only=True):
     """sds.thrift: LocalSecondaryIndexSpec."""
 
     indexSchema: list[KeySpec] | None = None
@@ -418,8 +409,7 @@ class LocalSecondaryIndexSpec(ThriftStruct):
     unique: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamSpec(ThriftStruct):
+class StreamSpec(ThriftStruct, kw_only=True):
     """sds.thrift: StreamSpec."""
 
     enableStream: bool | None = None
@@ -427,16 +417,14 @@ class StreamSpec(ThriftStruct):
     attributes: list[str] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class ProvisionThroughput(ThriftStruct):
+class ProvisionThroughput(ThriftStruct, kw_only=True):
     """sds.thrift: ProvisionThroughput."""
 
     readCapacity: int | None = None
     writeCapacity: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class AutoScaling(ThriftStruct):
+class AutoScaling(ThriftStruct, kw_only=True):
     """sds.thrift: AutoScaling."""
 
     enableWriteAutoScaling: bool | None = None
@@ -449,8 +437,7 @@ class AutoScaling(ThriftStruct):
     readTargetUtilizationRatio: float | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class GlobalSecondaryIndexSpec(ThriftStruct):
+class GlobalSecondaryIndexSpec(ThriftStruct, kw_only=True):
     """sds.thrift: GlobalSecondaryIndexSpec."""
 
     indexEntityGroup: EntityGroupSpec | None = None
@@ -466,8 +453,7 @@ class GlobalSecondaryIndexSpec(ThriftStruct):
     autoScaling: AutoScaling | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TableSchema(ThriftStruct):
+class TableSchema(ThriftStruct, kw_only=True):
     """sds.thrift: TableSchema."""
 
     version: int | None = None
@@ -482,15 +468,13 @@ class TableSchema(ThriftStruct):
     enableTransaction: bool | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TableQuota(ThriftStruct):
+class TableQuota(ThriftStruct, kw_only=True):
     """sds.thrift: TableQuota."""
 
     size: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class PointInTimeRecovery(ThriftStruct):
+class PointInTimeRecovery(ThriftStruct, kw_only=True):
     """sds.thrift: PointInTimeRecovery."""
 
     enablePointInTimeRecovery: bool | None = None
@@ -501,8 +485,7 @@ class PointInTimeRecovery(ThriftStruct):
     timeToArchive: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class ColdStandBy(ThriftStruct):
+class ColdStandBy(ThriftStruct, kw_only=True):
     """sds.thrift: ColdStandBy."""
 
     enableColdStandBy: bool | None = None
@@ -510,8 +493,7 @@ class ColdStandBy(ThriftStruct):
     coldStandByCycle: ColdStandByCycle | int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TableMetadata(ThriftStruct):
+class TableMetadata(ThriftStruct, kw_only=True):
     """sds.thrift: TableMetadata."""
 
     tableId: str | None = None
@@ -534,8 +516,7 @@ class TableMetadata(ThriftStruct):
     autoScaling: AutoScaling | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TableSpec(ThriftStruct):
+class TableSpec(ThriftStruct, kw_only=True):
     """sds.thrift: TableSpec."""
 
     schema: TableSchema | None = None
@@ -543,8 +524,7 @@ class TableSpec(ThriftStruct):
     expectedVersion: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class SimpleCondition(ThriftStruct):
+class SimpleCondition(ThriftStruct, kw_only=True):
     """sds.thrift: SimpleCondition."""
 
     operator: OperatorType | int | None = None
@@ -553,8 +533,7 @@ class SimpleCondition(ThriftStruct):
     rowExist: bool | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class GetRequest(ThriftStruct):
+class GetRequest(ThriftStruct, kw_only=True):
     """sds.thrift: GetRequest."""
 
     tableName: str | None = None
@@ -562,8 +541,7 @@ class GetRequest(ThriftStruct):
     attributes: list[str] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class PutRequest(ThriftStruct):
+class PutRequest(ThriftStruct, kw_only=True):
     """sds.thrift: PutRequest."""
 
     tableName: str | None = None
@@ -571,8 +549,7 @@ class PutRequest(ThriftStruct):
     condition: SimpleCondition | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class IncrementRequest(ThriftStruct):
+class IncrementRequest(ThriftStruct, kw_only=True):
     """sds.thrift: IncrementRequest."""
 
     tableName: str | None = None
@@ -580,8 +557,7 @@ class IncrementRequest(ThriftStruct):
     amounts: dict[str, Datum] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveRequest(ThriftStruct):
+class RemoveRequest(ThriftStruct, kw_only=True):
     """sds.thrift: RemoveRequest."""
 
     tableName: str | None = None
@@ -590,8 +566,7 @@ class RemoveRequest(ThriftStruct):
     condition: SimpleCondition | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Request(ThriftStruct):
+class Request(ThriftStruct, kw_only=True):
     """sds.thrift: Request."""
 
     getRequest: GetRequest | None = None
@@ -600,16 +575,14 @@ class Request(ThriftStruct):
     removeRequest: RemoveRequest | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class ScanAction(ThriftStruct):
+class ScanAction(ThriftStruct, kw_only=True):
     """sds.thrift: ScanAction."""
 
     action: ScanOp | int | None = None
     request: Request | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class ScanRequest(ThriftStruct):
+class ScanRequest(ThriftStruct, kw_only=True):
     """sds.thrift: ScanRequest."""
 
     tableName: str | None = None
@@ -627,51 +600,44 @@ class ScanRequest(ThriftStruct):
     withVersions: bool | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class BatchRequestItem(ThriftStruct):
+class BatchRequestItem(ThriftStruct, kw_only=True):
     """sds.thrift: BatchRequestItem."""
 
     action: BatchOp | int | None = None
     request: Request | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class BatchRequest(ThriftStruct):
+class BatchRequest(ThriftStruct, kw_only=True):
     """sds.thrift: BatchRequest."""
 
     items: list[BatchRequestItem] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class GetResult(ThriftStruct):
+class GetResult(ThriftStruct, kw_only=True):
     """sds.thrift: GetResult."""
 
     item: dict[str, Datum] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class PutResult(ThriftStruct):
+class PutResult(ThriftStruct, kw_only=True):
     """sds.thrift: PutResult."""
 
     success: bool | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class IncrementResult(ThriftStruct):
+class IncrementResult(ThriftStruct, kw_only=True):
     """sds.thrift: IncrementResult."""
 
     amounts: dict[str, Datum] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveResult(ThriftStruct):
+class RemoveResult(ThriftStruct, kw_only=True):
     """sds.thrift: RemoveResult."""
 
     success: bool | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Result(ThriftStruct):
+class Result(ThriftStruct, kw_only=True):
     """sds.thrift: Result."""
 
     getResult: GetResult | None = None
@@ -680,8 +646,7 @@ class Result(ThriftStruct):
     removeResult: RemoveResult | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class BatchResultItem(ThriftStruct):
+class BatchResultItem(ThriftStruct, kw_only=True):
     """sds.thrift: BatchResultItem."""
 
     action: BatchOp | int | None = None
@@ -690,15 +655,13 @@ class BatchResultItem(ThriftStruct):
     serviceException: ServiceException | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class BatchResult(ThriftStruct):
+class BatchResult(ThriftStruct, kw_only=True):
     """sds.thrift: BatchResult."""
 
     items: list[BatchResultItem] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class ScanResult(ThriftStruct):
+class ScanResult(ThriftStruct, kw_only=True):
     """sds.thrift: ScanResult."""
 
     nextStartKey: dict[str, Datum] | None = None
@@ -709,8 +672,7 @@ class ScanResult(ThriftStruct):
     removed: list[bool] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class MutationLogEntry(ThriftStruct):
+class MutationLogEntry(ThriftStruct, kw_only=True):
     """sds.thrift: MutationLogEntry."""
 
     record: dict[str, Datum] | None = None
@@ -721,8 +683,7 @@ class MutationLogEntry(ThriftStruct):
     tableName: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class RecordImage(ThriftStruct):
+class RecordImage(ThriftStruct, kw_only=True):
     """sds.thrift: RecordImage."""
 
     record: dict[str, Datum] | None = None
@@ -731,8 +692,7 @@ class RecordImage(ThriftStruct):
     tableName: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class KeysOnlyEntry(ThriftStruct):
+class KeysOnlyEntry(ThriftStruct, kw_only=True):
     """sds.thrift: KeysOnlyEntry."""
 
     record: dict[str, Datum] | None = None
@@ -740,8 +700,7 @@ class KeysOnlyEntry(ThriftStruct):
     tableName: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class AppInfo(ThriftStruct):
+class AppInfo(ThriftStruct, kw_only=True):
     """sds.thrift: AppInfo."""
 
     appId: str | None = None
@@ -751,8 +710,7 @@ class AppInfo(ThriftStruct):
     appName: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class MetricData(ThriftStruct):
+class MetricData(ThriftStruct, kw_only=True):
     """sds.thrift: MetricData."""
 
     clientMetricType: ClientMetricType | int | None = None
@@ -761,44 +719,38 @@ class MetricData(ThriftStruct):
     timeStamp: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class ClientMetrics(ThriftStruct):
+class ClientMetrics(ThriftStruct, kw_only=True):
     """sds.thrift: ClientMetrics."""
 
     metricDataList: list[MetricData] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class DatumMap(ThriftStruct):
+class DatumMap(ThriftStruct, kw_only=True):
     """sds.thrift: DatumMap."""
 
     data: dict[str, Datum] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class DatumMapMeta(ThriftStruct):
+class DatumMapMeta(ThriftStruct, kw_only=True):
     """sds.thrift: DatumMapMeta."""
 
     keyIdMap: dict[int, str] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class DatumMapRecord(ThriftStruct):
+class DatumMapRecord(ThriftStruct, kw_only=True):
     """sds.thrift: DatumMapRecord."""
 
     data: dict[int, Datum] | None = None
     keyIdMap: dict[int, str] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class GrantRule(ThriftStruct):
+class GrantRule(ThriftStruct, kw_only=True):
     """sds.thrift: GrantRule."""
 
     grantRule: dict[str, dict[str, list[Permission | int]]] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class HttpAuthorizationHeader(ThriftStruct):
+class HttpAuthorizationHeader(ThriftStruct, kw_only=True):
     """sds.thrift: HttpAuthorizationHeader."""
 
     version: str = "SDS-V1"
@@ -807,12 +759,11 @@ class HttpAuthorizationHeader(ThriftStruct):
     secretKey: str | None = None
     signature: str | None = None
     algorithm: MacAlgorithm | int | None = None
-    signedHeaders: list[str] = field(default_factory=list)
+    signedHeaders: list[str] = []
     supportAccountKey: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
-class MetricQueryRequest(ThriftStruct):
+class MetricQueryRequest(ThriftStruct, kw_only=True):
     """sds.thrift: MetricQueryRequest."""
 
     tableName: str | None = None
@@ -824,8 +775,7 @@ class MetricQueryRequest(ThriftStruct):
     downsampleTimeUnit: TimeSpanUnit | int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class OAuthInfo(ThriftStruct):
+class OAuthInfo(ThriftStruct, kw_only=True):
     """sds.thrift: OAuthInfo."""
 
     xiaomiAppId: str | None = None
@@ -836,8 +786,7 @@ class OAuthInfo(ThriftStruct):
     macAlgorithm: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class QuotaApply(ThriftStruct):
+class QuotaApply(ThriftStruct, kw_only=True):
     """sds.thrift: QuotaApply."""
 
     orgId: str | None = None
@@ -855,8 +804,7 @@ class QuotaApply(ThriftStruct):
     message: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class QuotaInfo(ThriftStruct):
+class QuotaInfo(ThriftStruct, kw_only=True):
     """sds.thrift: QuotaInfo."""
 
     accountId: str | None = None
@@ -874,24 +822,21 @@ class QuotaInfo(ThriftStruct):
     slaveWriteCapacityUsed: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class RCBasicMeta(ThriftStruct):
+class RCBasicMeta(ThriftStruct, kw_only=True):
     """sds.thrift: RCBasicMeta."""
 
     keys: list[str] | None = None
     types: dict[str, DataType | int] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class RCBasicRowGroupHeader(ThriftStruct):
+class RCBasicRowGroupHeader(ThriftStruct, kw_only=True):
     """sds.thrift: RCBasicRowGroupHeader."""
 
     count: int | None = None
     offset: list[int] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class SLFileMeta(ThriftStruct):
+class SLFileMeta(ThriftStruct, kw_only=True):
     """sds.thrift: SLFileMeta."""
 
     type: SLFileType | int | None = None
@@ -899,16 +844,14 @@ class SLFileMeta(ThriftStruct):
     rcBasicMeta: RCBasicMeta | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Snapshot(ThriftStruct):
+class Snapshot(ThriftStruct, kw_only=True):
     """sds.thrift: Snapshot."""
 
     snapshotName: str | None = None
     snapshotState: SnapshotState | int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class SnapshotTableView(ThriftStruct):
+class SnapshotTableView(ThriftStruct, kw_only=True):
     """sds.thrift: SnapshotTableView."""
 
     tableName: str | None = None
@@ -916,16 +859,14 @@ class SnapshotTableView(ThriftStruct):
     deleteTime: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicPartitionState(ThriftStruct):
+class TopicPartitionState(ThriftStruct, kw_only=True):
     """sds.thrift: TopicPartitionState."""
 
     partitionId: int | None = None
     offset: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamCheckpoint(ThriftStruct):
+class StreamCheckpoint(ThriftStruct, kw_only=True):
     """sds.thrift: StreamCheckpoint."""
 
     timestamp: int | None = None
@@ -934,8 +875,7 @@ class StreamCheckpoint(ThriftStruct):
     enabling: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TableStatus(ThriftStruct):
+class TableStatus(ThriftStruct, kw_only=True):
     """sds.thrift: TableStatus."""
 
     state: TableState | int | None = None
@@ -946,8 +886,7 @@ class TableStatus(ThriftStruct):
     rowCount: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TableInfo(ThriftStruct):
+class TableInfo(ThriftStruct, kw_only=True):
     """sds.thrift: TableInfo."""
 
     name: str | None = None
@@ -955,8 +894,7 @@ class TableInfo(ThriftStruct):
     status: TableStatus | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TableSnapshots(ThriftStruct):
+class TableSnapshots(ThriftStruct, kw_only=True):
     """sds.thrift: TableSnapshots."""
 
     tableName: str | None = None
@@ -966,16 +904,14 @@ class TableSnapshots(ThriftStruct):
     coldStandBySnapshots: list[Snapshot] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TableSplit(ThriftStruct):
+class TableSplit(ThriftStruct, kw_only=True):
     """sds.thrift: TableSplit."""
 
     startKey: dict[str, Datum] | None = None
     stopKey: dict[str, Datum] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TimeSeriesData(ThriftStruct):
+class TimeSeriesData(ThriftStruct, kw_only=True):
     """sds.thrift: TimeSeriesData."""
 
     tableName: str | None = None
@@ -984,8 +920,7 @@ class TimeSeriesData(ThriftStruct):
     data: dict[int, float] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Transaction(ThriftStruct):
+class Transaction(ThriftStruct, kw_only=True):
     """sds.thrift: Transaction."""
 
     startTs: int | None = None

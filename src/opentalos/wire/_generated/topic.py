@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from opentalos.wire._generated.authorization import (
@@ -65,15 +64,17 @@ class Permission(IntEnum):
     ADMIN = 31
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicTalosResourceName(ThriftStruct):
+class TopicTalosResourceName(  # type: ignore[misc]
+    ThriftStruct, frozen=True, kw_only=True
+):
     """topic.thrift: TopicTalosResourceName."""
 
     topicTalosResourceName: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicAndPartition(ThriftStruct):
+class TopicAndPartition(  # type: ignore[misc]
+    ThriftStruct, frozen=True, kw_only=True
+):
     """topic.thrift: TopicAndPartition."""
 
     topicName: str
@@ -81,16 +82,14 @@ class TopicAndPartition(ThriftStruct):
     partitionId: int
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicOwnerInfo(ThriftStruct):
+class TopicOwnerInfo(ThriftStruct, kw_only=True):
     """topic.thrift: TopicOwnerInfo."""
 
     chargeId: str | None = None
     ownerName: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicInfo(ThriftStruct):
+class TopicInfo(ThriftStruct, kw_only=True):
     """topic.thrift: TopicInfo."""
 
     topicName: str
@@ -99,8 +98,7 @@ class TopicInfo(ThriftStruct):
     ownerInfo: TopicOwnerInfo | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicAttribute(ThriftStruct):
+class TopicAttribute(ThriftStruct, kw_only=True):
     """topic.thrift: TopicAttribute."""
 
     partitionNumber: int | None = None
@@ -109,8 +107,7 @@ class TopicAttribute(ThriftStruct):
     oldPartitionNumber: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionState(ThriftStruct):
+class PartitionState(ThriftStruct, kw_only=True):
     """topic.thrift: PartitionState."""
 
     partitionId: int
@@ -122,8 +119,7 @@ class PartitionState(ThriftStruct):
     totalMessageBytes: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicState(ThriftStruct):
+class TopicState(ThriftStruct, kw_only=True):
     """topic.thrift: TopicState."""
 
     createTimestamp: int
@@ -135,8 +131,7 @@ class TopicState(ThriftStruct):
     totalMessageBytes: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicResponse(ThriftStruct):
+class DescribeTopicResponse(ThriftStruct, kw_only=True):
     """topic.thrift: DescribeTopicResponse."""
 
     topicInfo: TopicInfo
@@ -146,8 +141,7 @@ class DescribeTopicResponse(ThriftStruct):
     aclMap: dict[str, int]
 
 
-@dataclass(slots=True, kw_only=True)
-class SourceTopicInfo(ThriftStruct):
+class SourceTopicInfo(ThriftStruct, kw_only=True):
     """topic.thrift: SourceTopicInfo."""
 
     sourceCluster: str
@@ -155,8 +149,7 @@ class SourceTopicInfo(ThriftStruct):
     sourceTopic: DescribeTopicResponse | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Topic(ThriftStruct):
+class Topic(ThriftStruct, kw_only=True):
     """topic.thrift: Topic."""
 
     topicInfo: TopicInfo
@@ -166,8 +159,7 @@ class Topic(ThriftStruct):
     topicAcl: dict[str, int] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicGroup(ThriftStruct):
+class TopicGroup(ThriftStruct, kw_only=True):
     """topic.thrift: TopicGroup."""
 
     topicGroupName: str
@@ -178,8 +170,7 @@ class TopicGroup(ThriftStruct):
     exclusiveTopics: list[str] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateTopicRequest(ThriftStruct):
+class CreateTopicRequest(ThriftStruct, kw_only=True):
     """topic.thrift: CreateTopicRequest."""
 
     topicName: str
@@ -189,83 +180,72 @@ class CreateTopicRequest(ThriftStruct):
     ownerName: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateReplicationTopicRequest(ThriftStruct):
+class CreateReplicationTopicRequest(ThriftStruct, kw_only=True):
     """topic.thrift: CreateReplicationTopicRequest."""
 
     topicName: str
     sourceTopicInfoList: list[SourceTopicInfo]
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateTopicResponse(ThriftStruct):
+class CreateTopicResponse(ThriftStruct, kw_only=True):
     """topic.thrift: CreateTopicResponse."""
 
     topicInfo: TopicInfo
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteTopicRequest(ThriftStruct):
+class DeleteTopicRequest(ThriftStruct, kw_only=True):
     """topic.thrift: DeleteTopicRequest."""
 
     topicTalosResourceName: TopicTalosResourceName
 
 
-@dataclass(slots=True, kw_only=True)
-class ChangeTopicAttributeRequest(ThriftStruct):
+class ChangeTopicAttributeRequest(ThriftStruct, kw_only=True):
     """topic.thrift: ChangeTopicAttributeRequest."""
 
     topicTalosResourceName: TopicTalosResourceName
     topicAttribute: TopicAttribute
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteTopicAttributeRequest(ThriftStruct):
+class DeleteTopicAttributeRequest(ThriftStruct, kw_only=True):
     """topic.thrift: DeleteTopicAttributeRequest."""
 
     topicTalosResourceName: TopicTalosResourceName
     topicAttributeKey: str
 
 
-@dataclass(slots=True, kw_only=True)
-class ChangeTopicOwnerInfoRequest(ThriftStruct):
+class ChangeTopicOwnerInfoRequest(ThriftStruct, kw_only=True):
     """topic.thrift: ChangeTopicOwnerInfoRequest."""
 
     topicTalosResourceName: TopicTalosResourceName
     ownerInfo: TopicOwnerInfo
 
 
-@dataclass(slots=True, kw_only=True)
-class ChangeReplicationTopicSourceInfoRequest(ThriftStruct):
+class ChangeReplicationTopicSourceInfoRequest(ThriftStruct, kw_only=True):
     """topic.thrift: ChangeReplicationTopicSourceInfoRequest."""
 
     topicTalosResourceName: TopicTalosResourceName
     sourceTopicInfoList: list[SourceTopicInfo]
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicRequest(ThriftStruct):
+class DescribeTopicRequest(ThriftStruct, kw_only=True):
     """topic.thrift: DescribeTopicRequest."""
 
     topicName: str
 
 
-@dataclass(slots=True, kw_only=True)
-class GetDescribeInfoRequest(ThriftStruct):
+class GetDescribeInfoRequest(ThriftStruct, kw_only=True):
     """topic.thrift: GetDescribeInfoRequest."""
 
     topicName: str
 
 
-@dataclass(slots=True, kw_only=True)
-class GetTopicAttributeRequest(ThriftStruct):
+class GetTopicAttributeRequest(ThriftStruct, kw_only=True):
     """topic.thrift: GetTopicAttributeRequest."""
 
     topicName: str
 
 
-@dataclass(slots=True, kw_only=True)
-class AddSubResourceNameRequest(ThriftStruct):
+class AddSubResourceNameRequest(ThriftStruct, kw_only=True):
     """topic.thrift: AddSubResourceNameRequest."""
 
     topicTalosResourceName: TopicTalosResourceName
@@ -273,145 +253,125 @@ class AddSubResourceNameRequest(ThriftStruct):
     adminTeamId: str
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateTopicGroupRequest(ThriftStruct):
+class CreateTopicGroupRequest(ThriftStruct, kw_only=True):
     """topic.thrift: CreateTopicGroupRequest."""
 
     topicGroup: TopicGroup
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateTopicGroupResponse(ThriftStruct):
+class CreateTopicGroupResponse(ThriftStruct, kw_only=True):
     """topic.thrift: CreateTopicGroupResponse."""
 
     topicGroup: TopicGroup
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicGroupRequest(ThriftStruct):
+class DescribeTopicGroupRequest(ThriftStruct, kw_only=True):
     """topic.thrift: DescribeTopicGroupRequest."""
 
     topicGroupName: str
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicGroupResponse(ThriftStruct):
+class DescribeTopicGroupResponse(ThriftStruct, kw_only=True):
     """topic.thrift: DescribeTopicGroupResponse."""
 
     topicGroup: TopicGroup
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteTopicGroupRequest(ThriftStruct):
+class DeleteTopicGroupRequest(ThriftStruct, kw_only=True):
     """topic.thrift: DeleteTopicGroupRequest."""
 
     topicGroupName: str
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateTopicGroupRequest(ThriftStruct):
+class UpdateTopicGroupRequest(ThriftStruct, kw_only=True):
     """topic.thrift: UpdateTopicGroupRequest."""
 
     topicGroup: TopicGroup
 
 
-@dataclass(slots=True, kw_only=True)
-class ListTopicGroupResponse(ThriftStruct):
+class ListTopicGroupResponse(ThriftStruct, kw_only=True):
     """topic.thrift: ListTopicGroupResponse."""
 
     topicGroupList: list[TopicGroup]
 
 
-@dataclass(slots=True, kw_only=True)
-class LookupTopicsRequest(ThriftStruct):
+class LookupTopicsRequest(ThriftStruct, kw_only=True):
     """topic.thrift: LookupTopicsRequest."""
 
     topicGroup: str
 
 
-@dataclass(slots=True, kw_only=True)
-class LookupTopicsResponse(ThriftStruct):
+class LookupTopicsResponse(ThriftStruct, kw_only=True):
     """topic.thrift: LookupTopicsResponse."""
 
     topics: dict[str, int]
 
 
-@dataclass(slots=True, kw_only=True)
-class MatchTopicsRequest(ThriftStruct):
+class MatchTopicsRequest(ThriftStruct, kw_only=True):
     """topic.thrift: MatchTopicsRequest."""
 
     topicPattern: str
     teamId: str
 
 
-@dataclass(slots=True, kw_only=True)
-class MatchTopicsResponse(ThriftStruct):
+class MatchTopicsResponse(ThriftStruct, kw_only=True):
     """topic.thrift: MatchTopicsResponse."""
 
     topics: list[str]
 
 
-@dataclass(slots=True, kw_only=True)
-class GetDescribeInfoResponse(ThriftStruct):
+class GetDescribeInfoResponse(ThriftStruct, kw_only=True):
     """topic.thrift: GetDescribeInfoResponse."""
 
     topicTalosResourceName: TopicTalosResourceName
     partitionNumber: int
 
 
-@dataclass(slots=True, kw_only=True)
-class GetTopicAttributeResponse(ThriftStruct):
+class GetTopicAttributeResponse(ThriftStruct, kw_only=True):
     """topic.thrift: GetTopicAttributeResponse."""
 
     topicTalosResourceName: TopicTalosResourceName
     topicAttribute: TopicAttribute
 
 
-@dataclass(slots=True, kw_only=True)
-class ListTopicsResponse(ThriftStruct):
+class ListTopicsResponse(ThriftStruct, kw_only=True):
     """topic.thrift: ListTopicsResponse."""
 
     topicInfos: list[TopicInfo]
 
 
-@dataclass(slots=True, kw_only=True)
-class ListTopicsInfoResponse(ThriftStruct):
+class ListTopicsInfoResponse(ThriftStruct, kw_only=True):
     """topic.thrift: ListTopicsInfoResponse."""
 
     topicList: list[Topic]
 
 
-@dataclass(slots=True, kw_only=True)
-class SetTopicQuotaRequest(ThriftStruct):
+class SetTopicQuotaRequest(ThriftStruct, kw_only=True):
     """topic.thrift: SetTopicQuotaRequest."""
 
     topicResourceName: TopicTalosResourceName
     topicQuota: BaseQuota
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryTopicQuotaRequest(ThriftStruct):
+class QueryTopicQuotaRequest(ThriftStruct, kw_only=True):
     """topic.thrift: QueryTopicQuotaRequest."""
 
     topicResourceName: TopicTalosResourceName
 
 
-@dataclass(slots=True, kw_only=True)
-class QueryTopicQuotaResponse(ThriftStruct):
+class QueryTopicQuotaResponse(ThriftStruct, kw_only=True):
     """topic.thrift: QueryTopicQuotaResponse."""
 
     topicQuota: BaseQuota
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteTopicQuotaRequest(ThriftStruct):
+class DeleteTopicQuotaRequest(ThriftStruct, kw_only=True):
     """topic.thrift: DeleteTopicQuotaRequest."""
 
     topicResourceName: TopicTalosResourceName
 
 
-@dataclass(slots=True, kw_only=True)
-class SetPermissionRequest(ThriftStruct):
+class SetPermissionRequest(ThriftStruct, kw_only=True):
     """topic.thrift: SetPermissionRequest."""
 
     topicResourceName: TopicTalosResourceName
@@ -419,38 +379,33 @@ class SetPermissionRequest(ThriftStruct):
     permission: Permission | int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class RevokePermissionRequest(ThriftStruct):
+class RevokePermissionRequest(ThriftStruct, kw_only=True):
     """topic.thrift: RevokePermissionRequest."""
 
     topicResourceName: TopicTalosResourceName
     grant: Grantee
 
 
-@dataclass(slots=True, kw_only=True)
-class ListPermissionRequest(ThriftStruct):
+class ListPermissionRequest(ThriftStruct, kw_only=True):
     """topic.thrift: ListPermissionRequest."""
 
     topicResourceName: TopicTalosResourceName
 
 
-@dataclass(slots=True, kw_only=True)
-class ListPermissionResponse(ThriftStruct):
+class ListPermissionResponse(ThriftStruct, kw_only=True):
     """topic.thrift: ListPermissionResponse."""
 
     permissions: dict[str, int]
 
 
-@dataclass(slots=True, kw_only=True)
-class GetPermissionRequest(ThriftStruct):
+class GetPermissionRequest(ThriftStruct, kw_only=True):
     """topic.thrift: GetPermissionRequest."""
 
     topicResourceName: TopicTalosResourceName
     grant: Grantee
 
 
-@dataclass(slots=True, kw_only=True)
-class GetPermissionResponse(ThriftStruct):
+class GetPermissionResponse(ThriftStruct, kw_only=True):
     """topic.thrift: GetPermissionResponse."""
 
     permission: int

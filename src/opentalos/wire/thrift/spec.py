@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar
 
+import msgspec
+
 
 class TType(IntEnum):
     """Type codes of the Thrift binary protocol, which name a type's kind everywhere."""
@@ -23,10 +25,12 @@ class TType(IntEnum):
     LIST = 15
 
 
-class ThriftStruct:
-    """Parent of every generated struct, union and exception; a plain value."""
+class ThriftStruct(msgspec.Struct):
+    """Parent of every generated struct, union and exception; a plain value.
 
-    __slots__ = ()
+    Of msgspec, as its classes are made six times as fast as dataclasses: there are 200.
+    """
+
     SPEC: ClassVar["StructSpec"]
 
 
