@@ -21,6 +21,18 @@ LEAVES_VARIABLE = "OPENTALOS_COMPILE_LEAVES"
 LEAVES_NEED = ("mypy>=1.13,<3", "setuptools>=65,<90")
 
 
+def built_for() -> str:
+    """The platform that the compiler's output runs on, as the tag of a wheel names it."""
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    if sys.platform != "darwin":
+        return platform
+    # A Python for both processors and older systems tells of itself, not of what was compiled.
+    from hatchling.builders.macos import process_macos_plat_tag
+    from packaging.tags import platform_tags
+
+    return process_macos_plat_tag(next(platform_tags()), compat=False)
+
+
 class AcceleratorHook(BuildHookInterface):  # type: ignore[type-arg]
     """For wheels; an editable installation gets its compiled parts by ``make accelerator``."""
 
@@ -62,8 +74,7 @@ class AcceleratorHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["pure_python"] = False
         build_data["force_include"] |= {str(part.file): part.module for part in parts}
         if all(part.abi3 for part in parts):
-            platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-            build_data["tag"] = f"cp311-abi3-{platform}"
+            build_data["tag"] = f"cp311-abi3-{built_for()}"
         else:  # for this version of Python alone
             build_data["infer_tag"] = True
 

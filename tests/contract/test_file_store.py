@@ -66,6 +66,20 @@ async def test_commits_return_the_length_and_are_read_back_in_order(
     assert await content(store, f"{folder}/a") == b"onetwothree"
 
 
+@pytest.mark.parametrize("durability", list(Durability))
+async def test_a_commit_may_have_a_durability_of_its_own(
+    store: FileStore, folder: str, durability: Durability
+) -> None:
+    file = await store.create(f"{folder}/a", durability=durability)
+    written = b""
+    for own in (Durability.FLUSHED, SYNCED, None, Durability.FLUSHED, Durability.FLUSHED):
+        written += b"%d" % len(written)
+        assert await file.commit([written[-1:]], durability=own) == len(written)
+        assert await content(store, f"{folder}/a") == written
+    assert await file.close() == 5
+    assert await store.recover(f"{folder}/a", deadline_s=RECOVER_S) == 5
+
+
 async def test_create_is_exclusive(store: FileStore, other: FileStore, folder: str) -> None:
     file = await store.create(f"{folder}/a", durability=SYNCED)
     for client in (store, other):

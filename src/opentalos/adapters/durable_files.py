@@ -8,14 +8,24 @@ and, if its sync raises, makes the entry once more, by whatever means, or does w
 
 import contextlib
 import errno
+import fcntl
 import os
 import threading
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+_F_FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the drive's cache
 _DIR_MODE = 0o777  # less the umask, as ``Path.mkdir``
 # Directories that we may pass through but not read, and file systems without a sync of directories.
 _NOT_SYNCED = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS, errno.ENOTSUP)
+
+
+def sync_descriptor(fd: int) -> None:
+    """Make a file, or the entries of a directory, durable: past the drive's cache on macOS too."""
+    if _F_FULLFSYNC is None:
+        os.fsync(fd)
+    else:
+        fcntl.fcntl(fd, _F_FULLFSYNC)
 
 
 class _Syncs:
@@ -61,7 +71,7 @@ class NewEntry:
                 raise OSError(errno.EIO, reason, self._directory)
             fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(fd)
+                sync_descriptor(fd)
             except OSError:
                 self._syncs.failures += 1
                 raise
@@ -104,7 +114,7 @@ def replace_file(path: Path, content: bytes, mode: int) -> None:
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         write_all(fd, content)
-        os.fsync(fd)
+        sync_descriptor(fd)
     finally:
         os.close(fd)
     entry, known = NewEntry(path.parent), path.exists()

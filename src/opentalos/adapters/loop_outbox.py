@@ -33,10 +33,25 @@ class LoopOutbox:
     def _drain(self) -> None:
         # Lowered first: what comes in after the loop below saw an empty deque must wake again.
         self._woken = False
-        calls = self._calls
+        complete_all(self._loop, self._calls)
+
+
+def complete_all(
+    loop: asyncio.AbstractEventLoop, calls: deque[tuple[Callable[..., None], tuple[Any, ...]]]
+) -> None:
+    """Run the calls, also those that are added meanwhile.
+
+    A server handles signals between callbacks. In a program that does not, Ctrl-C may interrupt one
+    of the calls: the others then run when the loop runs again, as it does to end its tasks.
+    """
+    try:
         while calls:
             call, args = calls.popleft()
             complete(call, *args)
+    except BaseException:
+        if calls:
+            loop.call_soon(complete_all, loop, calls)
+        raise
 
 
 def complete(call: Callable[..., None], *args: Any) -> None:

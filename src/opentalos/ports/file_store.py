@@ -10,16 +10,20 @@ class AppendFile(Protocol):
     """A file with one writer. After any error it is dead: every later call raises.
 
     ``commit`` writes and syncs in one hop, in order; the first one survives a power loss whatever
-    the durability. ``close`` makes the file immutable. Both return the length. At most one call
-    may be under way. Unknown: OutcomeUnknown, Fenced, WriterDead. StorageFull from ``commit`` is
-    unknown as well: bytes may lie in the file. ``thin``: a new file would get more replicas than
-    this one has by now; asked before each commit, and true for a short while only.
+    the durability. ``durability``: of this commit, instead of the file's; a synced one makes all
+    before it survive as well, whatever they were. ``close`` makes the file immutable. Both return
+    the length. At most one call may be under way. Unknown: OutcomeUnknown, Fenced, WriterDead.
+    StorageFull from ``commit`` is unknown as well: bytes may lie in the file. ``thin``: a new file
+    would get more replicas than this one has by now; asked before each commit, and true for a
+    short while only.
     """
 
     @property
     def thin(self) -> bool: ...
 
-    async def commit(self, chunks: Sequence[bytes | memoryview]) -> int: ...
+    async def commit(
+        self, chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+    ) -> int: ...
     async def close(self) -> int: ...
 
 

@@ -66,6 +66,7 @@ def test_a_key_with_a_passphrase_is_refused_without_a_prompt(
 def test_a_plain_port_may_still_verify_other_servers(folder: TlsFolder) -> None:
     loaded = load_tls(TlsSettings(peer_ca_file=str(folder.ca)))
     assert loaded.server is None
+    assert loaded.client is not None
     assert len(loaded.client.get_ca_certs()) == 1
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import sysconfig
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -76,3 +77,25 @@ def test_a_wheel_for_every_machine_needs_no_compiler(
     monkeypatch.delenv(LEAVES, raising=False)
     assert build() == {"force_include": {}}
     assert ("no accelerator" in capsys.readouterr().out) == (accelerator == "auto")
+
+
+@pytest.mark.parametrize(
+    ("system", "wanted"),
+    [("linux", "cp311-abi3-macosx_10_9_universal2"), ("darwin", "cp311-abi3-macosx_14_0_arm64")],
+)
+def test_a_wheel_of_macos_is_named_for_what_was_compiled_not_for_the_python(
+    build: Build, monkeypatch: pytest.MonkeyPatch, system: str, wanted: str
+) -> None:
+    tags: Any = ModuleType("packaging.tags")
+    tags.platform_tags = lambda: iter(["macosx_14_3_arm64", "macosx_14_3_universal2"])
+    macos: Any = ModuleType("hatchling.builders.macos")
+    macos.process_macos_plat_tag = lambda tag, *, compat: tag.replace("14_3", "14_0")
+    for module in (tags, macos):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    made = build_accelerator.Built(ROOT / "made", "made", abi3=True)
+    monkeypatch.setattr(build_accelerator, "build_parts", lambda _folder: [made])
+    monkeypatch.setattr(sysconfig, "get_platform", lambda: "macosx-10.9-universal2")
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setenv(ACCELERATOR, "required")
+    monkeypatch.delenv(LEAVES, raising=False)
+    assert build()["tag"] == wanted

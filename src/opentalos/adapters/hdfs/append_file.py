@@ -14,7 +14,7 @@ from opentalos.adapters.hdfs.java_errors import lease_lost, text_of
 from opentalos.adapters.hdfs.replicas import Replicas
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.model.checks import plural
-from opentalos.model.errors import Fenced, NotFound, OutcomeUnknown, TalosError, WriterDead
+from opentalos.model.errors import Fenced, NotFound, OutcomeUnknown, TalosError, WriterDead, to_keep
 from opentalos.model.limits import HdfsLimits
 from opentalos.model.message import Durability
 
@@ -79,10 +79,17 @@ class HdfsAppendFile:
         few = self._known_replicas < self._context.limits.replication
         return few and self._context.replicas.improves(self)
 
-    async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
-        """Write ``chunks`` at the end, durable as the file's durability says; see the port."""
+    async def commit(
+        self, chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+    ) -> int:
+        """Write ``chunks`` at the end, durable as the file's durability says; see the port.
+
+        An hsync covers the block that is written, and SYNC_BLOCK those that were finalized.
+        """
         length_before = self._length
-        length = await self._run(self._context.limits.commit_timeout_s, self._write, chunks)
+        synced = self._synced if durability is None else durability is Durability.SYNCED
+        timeout_s = self._context.limits.commit_timeout_s
+        length = await self._run(timeout_s, self._write, chunks, synced)
         before, now = self._known_replicas, self._replicas
         if now != before:
             self._known_replicas = now
@@ -125,6 +132,7 @@ class HdfsAppendFile:
             length = await call
         finally:
             self._timer.cancel()
+            del call  # it has the error, whose traceback has this frame
         self._dead = None
         self._length = length
         return length
@@ -189,7 +197,7 @@ class HdfsAppendFile:
             error = WriterDead(f"{self.name}: interrupted")
         elif not isinstance(error, TalosError):
             error = WriterDead(f"{self.name}: {error}")
-        self._dead = error
+        self._dead = to_keep(error)
         if not call.done():
             call.set_exception(error)
         self._release()
@@ -210,10 +218,10 @@ class HdfsAppendFile:
         self._begun_s = monotonic()
         return work(*args)
 
-    def _write(self, chunks: Sequence[bytes | memoryview]) -> int:
+    def _write(self, chunks: Sequence[bytes | memoryview], synced: bool) -> int:
         client = self._context.client
         try:
-            replicas = client.commit_call.commit(self._stream, chunks, self._how())
+            replicas = client.commit_call.commit(self._stream, chunks, self._how(synced))
         except client.java_exception as error:
             raise self._commit_error(error) from error
         self._replicas = replicas
@@ -224,7 +232,7 @@ class HdfsAppendFile:
             )
         return self._length + sum(map(len, chunks))
 
-    def _how(self) -> Sync:
+    def _how(self, synced: bool) -> Sync:
         """How to sync. If the recovery of a single DataNode interrupts a busy writer, the DataNode
         can reject every later recovery, so that the file stays open permanently. In that case, and
         at the first commit, when the pipeline is unknown, the NameNode also gets the length. It
@@ -232,7 +240,7 @@ class HdfsAppendFile:
         """
         if self._replicas <= 1:
             return Sync.SYNC_LENGTH
-        return Sync.SYNC if self._synced else Sync.FLUSH
+        return Sync.SYNC if synced else Sync.FLUSH
 
     def _commit_error(self, error: Any) -> TalosError:
         text = f"{self.name}: {text_of(error)}"

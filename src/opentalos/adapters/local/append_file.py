@@ -23,7 +23,7 @@ from opentalos.adapters.local.disk import (
 from opentalos.adapters.local.faults import LocalFaults
 from opentalos.adapters.local.fence_watch import FenceWatch
 from opentalos.adapters.local.native_crew import NativeCrew
-from opentalos.model.errors import OutcomeUnknown, StorageFull, TalosError, WriterDead
+from opentalos.model.errors import OutcomeUnknown, StorageFull, TalosError, WriterDead, to_keep
 from opentalos.model.message import Durability
 
 # Hanging commits included. The log leaves fewer unanswered, so that those of one tenant leave
@@ -69,6 +69,7 @@ class LocalAppendFile:
         self._resting: FileIdentity | None = None
         self._fences_seen = -1  # none yet, so the first commit asks the file system
         self._length = 0
+        self._unsynced = False  # an earlier commit was only flushed
         self._dead: TalosError | None = None
         self._closed = False
         self._call: asyncio.Future[int] | None = None  # under way
@@ -85,14 +86,23 @@ class LocalAppendFile:
         """It is a fresh file for what ``former`` was written for, so it hangs if that does."""
         self._follows = former.hangs
 
-    async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
-        """Write ``chunks`` at the end, durable as the file's durability says; see the port."""
-        native = self._threads.native
-        if native is None or self._resting is not None:
-            return await self._run(self._threads.python, self._write, chunks)
-        synced = self._synced or not self._length
-        commit = (self._name, self._fd, chunks, self._length, synced, self._path)
-        return await self._run(native, commit_at, *commit)
+    async def commit(
+        self, chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+    ) -> int:
+        """Write ``chunks`` at the end, durable as the file's durability says; see the port.
+
+        A write that is its own sync covers only itself, so behind a flushed one the file is synced.
+        """
+        synced = self._synced if durability is None else durability is Durability.SYNCED
+        synced = synced or not self._length
+        native, whole = self._threads.native, synced and self._unsynced
+        if native is None or self._resting is not None or whole:
+            length = await self._run(self._threads.python, self._write, chunks, synced)
+        else:
+            commit = (self._name, self._fd, chunks, self._length, synced, self._path)
+            length = await self._run(native, commit_at, *commit)
+        self._unsynced = not synced
+        return length
 
     async def close(self) -> int:
         """Make the file immutable, all of it durable; see the port."""
@@ -135,19 +145,24 @@ class LocalAppendFile:
         except BaseException:
             self._call = None
             raise
-        length = await call
+        try:
+            length = await call
+        finally:
+            del call  # it has the error, whose traceback has this frame
         self._dead = None
         self._length = length
         return length
 
-    def _write(self, chunks: Sequence[bytes | memoryview]) -> int:
+    def _write(self, chunks: Sequence[bytes | memoryview], synced: bool) -> int:
         """On an I/O thread."""
         if self._resting is not None:
             self._fd = open_again(self._path, self._name, self._resting)
         if self._threads.faults is not None:
             self._threads.faults.before_commit(self._name, self._fd, chunks, self._length)
-        synced = self._synced or not self._length
-        length = write_at(self._fd, chunks, self._length, synced=synced)
+        whole = synced and self._unsynced
+        length = write_at(self._fd, chunks, self._length, synced=synced and not whole)
+        if whole:
+            sync_data(self._fd)
         self._check_not_fenced()
         return length
 
@@ -155,7 +170,7 @@ class LocalAppendFile:
         """On an I/O thread. A sealed file survives power loss whatever its commits promised."""
         if self._resting is not None:
             self._fd = open_again(self._path, self._name, self._resting)
-        if not self._synced:
+        if self._unsynced or not self._synced:
             sync_data(self._fd)
         self._check_not_fenced()
         return self._length
@@ -188,9 +203,10 @@ class LocalAppendFile:
             return
         if isinstance(error, OSError):
             self._threads.failed.add(self._name)
-        self._dead = self._translated(error) if error else WriterDead(f"{self._name}: interrupted")
+        dead = self._translated(error) if error else WriterDead(f"{self._name}: interrupted")
+        self._dead = to_keep(dead)
         if not call.done():
-            call.set_exception(self._dead)
+            call.set_exception(dead)
         self._release()
 
     def _translated(self, error: BaseException) -> TalosError:

@@ -6,12 +6,14 @@ accelerator``. It does the same calls in the same order as ``disk.commit_at``.
 
 import asyncio
 import os
+from collections import deque
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from opentalos.adapters.io_crew import Done, Job, Left, Slot
 from opentalos.adapters.local.disk import ONE_CALL_BYTES_MAX, commit_at, deleted, taken_over
-from opentalos.adapters.loop_outbox import complete
+from opentalos.adapters.loop_outbox import complete_all
 from opentalos.adapters.store_path import FENCE_SUFFIX
 from opentalos.adapters.thread_start import not_started
 from opentalos.model.errors import ConfigError
@@ -102,19 +104,18 @@ class NativeCrew:
         done, left = self._done, self._left
         assert done is not None
         assert left is not None
+        assert self._loop is not None
         slots = self._slots
+        calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         # All slots are looked up first: a completion may start a thread in one that became free.
-        ended = [
-            (slots.pop(number) if job is None else slots[number], job, outcome, length, seconds)
-            for number, job, outcome, length, seconds in self._pool.reap()
-        ]
-        for slot, job, outcome, length, seconds in ended:
+        for number, job, outcome, length, seconds in self._pool.reap():
             if job is None:
-                complete(left, slot)
+                calls.append((left, (slots.pop(number),)))
                 continue
             _work, args, finished = cast(Job, job)
             error = None if outcome == self._native.DONE else self._error(outcome, args[0])
-            complete(done, slot, finished, (length, error, seconds))
+            calls.append((done, (slots[number], finished, (length, error, seconds))))
+        complete_all(self._loop, calls)
 
     def _error(self, outcome: int, name: str) -> Exception:
         """What ``disk.commit_at`` raises in this case."""

@@ -13,6 +13,7 @@ from opentalos.model.errors import (
     StorageFull,
     StoreUnavailable,
     WriterDead,
+    to_keep,
 )
 from opentalos.model.message import Durability
 
@@ -27,7 +28,9 @@ class MemoryAppendFile:
         self._closed = False
         self._dead: BaseException | None = None
 
-    async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
+    async def commit(
+        self, chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+    ) -> int:
         """Append ``chunks``; see the port."""
         self._check_alive()
         try:
@@ -35,7 +38,7 @@ class MemoryAppendFile:
             self._check_fence()
             self._append(chunks)
         except BaseException as error:
-            self._dead = error
+            self._dead = to_keep(error)
             raise
         return len(self._file.content)
 
@@ -47,7 +50,7 @@ class MemoryAppendFile:
         try:
             self._check_fence()
         except BaseException as error:
-            self._dead = error
+            self._dead = to_keep(error)
             raise
         self._closed = True
         return len(self._file.content)

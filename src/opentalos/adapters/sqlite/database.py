@@ -61,7 +61,7 @@ class Database:
 
     Writes that wait together are one transaction with a random token. If its COMMIT fails, the
     token read back shows whether the whole batch is there: done, not done, or (the database cannot
-    be read) unknown.
+    be read, or another process has written since) unknown.
     """
 
     def __init__(
@@ -202,6 +202,7 @@ class Database:
         try:
             connection.execute("BEGIN IMMEDIATE")
             outcomes = [_outcome_in_savepoint(job.work, connection) for job in writes]
+            (before,) = connection.execute("SELECT token FROM last_batch").fetchone()
             connection.execute("UPDATE last_batch SET token = ?", (token,))
         except BaseException:
             self._roll_back(connection)
@@ -214,22 +215,25 @@ class Database:
                 self._roll_back(connection)
                 raise
             self._unsettled = True
-            if not self._is_applied(token):
+            if not self._is_applied(token, before):
                 raise self._translated(error) from error
         return outcomes
 
-    def _is_applied(self, token: bytes) -> bool:
+    def _is_applied(self, token: bytes, before: bytes) -> bool:
         """Whether the batch of that token is in the database, for good.
 
-        Raises: OutcomeUnknown: this cannot be found out now.
+        Args: before: the token of the batch that it followed. Raises: OutcomeUnknown: this cannot
+        be found out now.
         """
+        name = self._path.name
         try:
             self._disconnect()
             connection = self._ready()
             found = connection.execute("SELECT token FROM previous_batch").fetchone()
         except (sqlite3.Error, MemoryError, TalosError) as error:
-            name = self._path.name
             raise OutcomeUnknown(f"{name}: a commit failed and cannot be read back") from error
+        if found[0] not in (token, before):  # of another process, which may have followed either
+            raise OutcomeUnknown(f"{name}: a commit failed, and another process has written since")
         return bool(found[0] == token)
 
     def _ready(self) -> sqlite3.Connection:

@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from opentalos.adapters.durable_files import sync_descriptor
+
 
 def write_json(path: Path, document: Any) -> None:
     """Replace a document; on return it is durable. Raises: OSError."""
@@ -12,7 +14,7 @@ def write_json(path: Path, document: Any) -> None:
     with fresh.open("w") as file:
         json.dump(document, file)
         file.flush()
-        os.fsync(file.fileno())
+        sync_descriptor(file.fileno())
     os.replace(fresh, path)
     sync_folder(path.parent)
 
@@ -21,6 +23,6 @@ def sync_folder(folder: Path) -> None:
     """Make the entries of a folder durable. Raises: OSError."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(number)
+        sync_descriptor(number)
     finally:
         os.close(number)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from opentalos.adapters.durable_files import sync_descriptor
 from opentalos.model.errors import NotFound
 from opentalos.pipelines.lake.durable_files import sync_folder
 
@@ -146,7 +147,7 @@ class LakeTable(ABC):
             with version.open("xb") as file:
                 pq.write_table(rows, file, compression="zstd")
                 file.flush()
-                os.fsync(file.fileno())
+                sync_descriptor(file.fileno())
         except BaseException:
             version.unlink(missing_ok=True)
             raise

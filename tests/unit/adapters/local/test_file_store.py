@@ -322,6 +322,29 @@ async def test_only_the_first_flushed_commit_and_the_close_sync(
     assert len(synced) == 1
 
 
+async def test_a_synced_commit_syncs_what_was_only_flushed_before(
+    tmp_path: Path, accelerator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write that is its own sync covers only itself."""
+    whole = count_syncs(monkeypatch, append_file)
+    store = LocalFileStore(tmp_path, accelerator=accelerator)
+    file = await store.create("t/0", durability=SYNCED)
+    await file.commit([b"first"])
+    await file.commit([b"more"])
+    assert whole == []
+    await file.commit([b"flushed"], durability=FLUSHED)
+    await file.commit([b"flushed"], durability=FLUSHED)
+    assert whole == []
+    await file.commit([b"synced"])
+    assert len(whole) == 1
+    await file.commit([b"synced"])
+    assert len(whole) == 1
+    await file.commit([b"flushed"], durability=FLUSHED)
+    assert await file.close() == 42
+    assert len(whole) == 2
+    await store.close()
+
+
 async def test_every_new_directory_entry_is_durable(
     store: LocalFileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
