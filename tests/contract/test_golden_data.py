@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,12 @@ KILLED = sorted(path.name for path in GOLDEN.glob("killed_v*"))  # see test_gold
 LIMITS = LogLimits(space_reserve_bytes=0)
 
 
+@pytest.fixture(params=["off", "on"], ids=["files", "journal"])
+def limits(request: pytest.FixtureRequest) -> LogLimits:
+    """With a shared journal and without: both open what either left."""
+    return replace(LIMITS, journal=request.param)
+
+
 @pytest.fixture(params=VERSIONS)
 def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy: opening recovers, so it writes."""
@@ -34,14 +41,14 @@ def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def opened(data: Path) -> AsyncIterator[Broker]:
+async def opened(data: Path, limits: LogLimits) -> AsyncIterator[Broker]:
     directory = DataDirectory(data, SystemClock())
     box = AesGcmSecretBox(directory.server_key())
     files = await open_local_file_store(data / "log")
     meta = await open_sqlite_meta_store(data / "meta.sqlite")
     rows = await open_sqlite_row_store(data / "rows.sqlite")
     config = BrokerConfig(
-        server=directory.server, advertise="127.0.0.1:9420", secret_box=box, log=LIMITS
+        server=directory.server, advertise="127.0.0.1:9420", secret_box=box, log=limits
     )
     broker = open_broker(files=files, meta=meta, rows=rows, clock=SystemClock(), config=config)
     await broker.start()
@@ -102,9 +109,9 @@ async def test_golden_data_has_no_problem(data: Path) -> None:
     await meta.close()
 
 
-async def test_golden_data_opens_reads_and_accepts_writes(data: Path) -> None:
+async def test_golden_data_opens_reads_and_accepts_writes(data: Path, limits: LogLimits) -> None:
     expected = json.loads((data / "expected.json").read_text())
-    async with opened(data) as broker:
+    async with opened(data, limits) as broker:
         await check_content(broker, expected)
         root = broker.principals.key(expected["root_key"][0])
         assert root is not None
@@ -123,5 +130,5 @@ async def test_golden_data_opens_reads_and_accepts_writes(data: Path) -> None:
         await log.read(0, messages_max=1, bytes_max=1)
         await broker.context.log.close()
         assert answers == [(last["base_offset"], None)]
-    async with opened(data) as broker:
+    async with opened(data, limits) as broker:
         await check_content(broker, expected)

@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,12 @@ class ClockOf:
         return SystemClock().token(bytes_count)
 
 
+@pytest.fixture(params=["off", "on"], ids=["files", "journal"])
+def limits(request: pytest.FixtureRequest) -> LogLimits:
+    """With a shared journal and without: both open what either left."""
+    return replace(LIMITS, journal=request.param)
+
+
 @pytest.fixture(params=VERSIONS)
 def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy: opening recovers, so it writes."""
@@ -51,7 +58,7 @@ def data(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def opened(data: Path, now_ms: int) -> AsyncIterator[Broker]:
+async def opened(data: Path, now_ms: int, limits: LogLimits) -> AsyncIterator[Broker]:
     clock = ClockOf(now_ms)
     directory = DataDirectory(data, clock)
     box = AesGcmSecretBox(directory.server_key())
@@ -62,7 +69,7 @@ async def opened(data: Path, now_ms: int) -> AsyncIterator[Broker]:
         server=directory.server,
         advertise="127.0.0.1:9420",
         secret_box=box,
-        log=LIMITS,
+        log=limits,
         metering=MeteringSettings(),
     )
     broker = open_broker(files=files, meta=meta, rows=rows, clock=clock, config=config)
@@ -156,29 +163,40 @@ def test_there_is_golden_data_of_a_killed_server_of_the_first_format() -> None:
     assert VERSIONS[:1] == ["killed_v1"]
 
 
-async def test_a_killed_server_of_an_earlier_version_goes_on(data: Path) -> None:
+def test_there_is_golden_data_of_a_killed_server_with_a_journal() -> None:
+    data = GOLDEN / "killed_v2_journal"
+    journals = [path.read_bytes() for path in data.glob("log/journal/*/*.jnl")]
+    segments = [path.read_bytes() for path in data.glob("log/*/1/*.log")]
+    last = payload_of("clicks/1", 23)
+    assert any(last in journal for journal in journals)
+    assert not any(last in segment for segment in segments)
+
+
+async def test_a_killed_server_of_an_earlier_version_goes_on(data: Path, limits: LogLimits) -> None:
     expected = json.loads((data / "expected.json").read_text())
     now_ms = expected["now_ms"] + MINUTE_MS
-    async with opened(data, now_ms) as broker:
+    async with opened(data, now_ms, limits) as broker:
         await check_content(broker, expected, more=0)
         root = root_of(broker, expected)
         assert topic_of(broker, root, "views/0")[0].durability is Durability.FLUSHED
         for partition in expected["partitions"]:
             topic, number = topic_of(broker, root, partition)
             await put(broker, topic, number, MessageBlock(b"more", 1))
-    async with opened(data, now_ms + MINUTE_MS) as broker:
+    async with opened(data, now_ms + MINUTE_MS, limits) as broker:
         await check_content(broker, expected, more=1)
         assert broker.metering is not None
         await broker.metering.run_once()
         await broker.context.log.upkeep.run_pass()
-    async with opened(data, now_ms + 2 * MINUTE_MS) as broker:
+    async with opened(data, now_ms + 2 * MINUTE_MS, limits) as broker:
         await check_content(broker, expected, more=1)
 
 
-async def test_producers_of_an_earlier_version_repeat_without_a_duplicate(data: Path) -> None:
+async def test_producers_of_an_earlier_version_repeat_without_a_duplicate(
+    data: Path, limits: LogLimits
+) -> None:
     expected = json.loads((data / "expected.json").read_text())
     each = expected["messages_per_block"]
-    async with opened(data, expected["now_ms"] + MINUTE_MS) as broker:
+    async with opened(data, expected["now_ms"] + MINUTE_MS, limits) as broker:
         root = root_of(broker, expected)
         for partition, producer_id in LAST.items():
             topic, number = topic_of(broker, root, partition)

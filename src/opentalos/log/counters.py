@@ -30,6 +30,19 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JournalFigures:
+    """The journals at one moment."""
+
+    files: int  # of the journals that this server writes, or wrote and still needs
+    stored_bytes: int  # in them
+    full: bool  # one is not trimmed as fast as it grows: groups go to their segments
+    unwritten_bytes: int  # in memory, until their segments have them
+    recovered: int  # journals of earlier or other servers that are being recovered
+    recovered_bytes: int  # of them, in memory
+    unrecovered: int = 0  # partitions that former journals are kept for, and nobody uses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogFigures:
     """The log at one moment."""
 
@@ -48,6 +61,7 @@ class LogFigures:
     clock_disagreement_s: float  # of the wall clock, ahead of the known time
     clock_doubt: str  # why nothing is deleted by age; empty: the clock is trusted
     traffic: Mapping[str, Mapping[int, Traffic]]  # by topic uuid and partition
+    journal: JournalFigures
 
     def traffic_by_topic(self) -> Mapping[str, Traffic]:
         """The partitions of each topic together."""
@@ -57,6 +71,21 @@ class LogFigures:
             for traffic in partitions.values():
                 total.add(traffic)
         return totals
+
+
+@dataclass(slots=True)
+class JournalCounters:
+    """Of all journals that this server wrote or recovered."""
+
+    frames: int = 0
+    bytes: int = 0  # of them
+    given_up: int = 0  # journals, after an error or a fence
+    write_outs: int = 0  # of segments, behind the journal
+    recoveries: int = 0  # of journals
+    unused_recovered: int = 0  # partitions that nobody used, so that their former journal can end
+    unused_failures: int = 0  # attempts at it that failed
+    frame_groups: Histogram = field(default_factory=lambda: Histogram(GROUP_BLOCKS))
+    commit_s: Histogram = field(default_factory=lambda: Histogram(COMMIT_S))
 
 
 @dataclass(slots=True)
@@ -96,6 +125,7 @@ class LogCounters:
     refused_full: int = 0
     refused_share: int = 0  # puts of a tenant or topic that holds its share of pending bytes
     refused_manifest_full: int = 0  # openings for puts to a partition of too many segments
+    journal: JournalCounters = field(default_factory=JournalCounters)
     group_blocks: Histogram = field(default_factory=lambda: Histogram(GROUP_BLOCKS))
     # By the loop's clock, whose resolution is a millisecond.
     commit_s: Histogram = field(default_factory=lambda: Histogram(COMMIT_S))

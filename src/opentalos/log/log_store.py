@@ -14,16 +14,27 @@ from functools import partial
 
 from opentalos.log.context import LogContext
 from opentalos.log.counters import LogCounters, LogFigures, Traffic
-from opentalos.log.journal.journaled_file import Sizes
-from opentalos.log.journal.store import JournaledFiles, JournalSettings
+from opentalos.log.journal.journaled_file import JournaledFile, Sizes
+from opentalos.log.journal.series import JournalSettings
+from opentalos.log.journal.store import JournaledFiles, journal_figures
 from opentalos.log.journal.upkeep import JournalUpkeep
 from opentalos.log.maintenance.end_marks import EndMarks
 from opentalos.log.maintenance.rebuilt_indexes import RebuiltIndexes
+from opentalos.log.maintenance.registered import Registered
 from opentalos.log.maintenance.scrub import Scrub
+from opentalos.log.maintenance.unrecovered import UnrecoveredPartitions
 from opentalos.log.maintenance.upkeep import Upkeep
 from opentalos.log.manifest.store import ROOT, ManifestStore
 from opentalos.log.partition.decisions import is_outdated
-from opentalos.log.partition.jobs import close_later, delete, hand_off, reopen, seal, seal_outdated
+from opentalos.log.partition.jobs import (
+    close_later,
+    delete,
+    hand_off,
+    reopen,
+    roll,
+    seal,
+    seal_outdated,
+)
 from opentalos.log.partition.ownership_guard import OwnershipGuard, SingleServerGuard
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.partition.queue import name_of
@@ -75,7 +86,7 @@ class LogStore:
         limits: LogLimits,
         guard: OwnershipGuard | None = None,
     ) -> None:
-        self.counters = LogCounters()
+        self.counters, self.journaled = LogCounters(), limits.journaled
         self._partitions: dict[PartitionKey, PartitionLog] = {}
         self._topics: dict[str, TopicLogSettings] = {}
         # Writers of partitions that left this server, until their last step has ended.
@@ -84,28 +95,33 @@ class LogStore:
         self._end_marks = EndMarks(limits)
         lanes = _lanes(limits, self.counters)
         manifests = ManifestStore(meta, clock.token(INSTANCE_BYTES).hex())
+        registered = Registered(manifests)
+        guard = guard or SingleServerGuard()
         journaled = JournaledFiles(
             files,
             JournalSettings(
                 instance=manifests.instance,
                 bytes_max=limits.journal_bytes_max,
-                sizes=Sizes(
-                    min(DIRECT_BYTES_MIN, limits.segment_bytes_max // 4),
-                    min(WRITE_OUT_BYTES, limits.segment_bytes_max // 2),
-                ),
+                series=limits.journals,
+                sizes=_sizes(limits),
                 start_deadline_s=limits.recover_deadline_s,
                 new_seed=lambda: max(int.from_bytes(clock.token(SEED_BYTES), "big"), 1),
                 now_ms=self.time.append_ms,
+                files_open_max=limits.journal_files_open_max,
+                standing=registered.standing,
+                left=self._check_left,
+                counters=self.counters.journal,
+                steady=guard.steady,
             ),
         )
         self._context = LogContext(
-            files=journaled if limits.journal else files,
+            files=journaled if limits.journaled else files,
             manifests=manifests,
             clock=clock,
             time=self.time,
             limits=limits,
             server=server,
-            guard=guard or SingleServerGuard(),
+            guard=guard,
             counters=self.counters,
             lanes=lanes,
             background=BackgroundTasks(lanes),
@@ -115,12 +131,14 @@ class LogStore:
             pending_deletions={},
             went_idle=self._end_marks.went_idle if limits.end_mark_ms else None,
         )
+        self._unrecovered = UnrecoveredPartitions(self._context, self._known_log)
         self._journal_care = JournalUpkeep(
             files,
             journaled,
-            self._names_unsealed,
-            self._named_journals,
+            registered,
             self._reopen_segment,
+            self._roll_segment,
+            self._unrecovered.recover_soon,
         )
         self.upkeep = Upkeep(self._context, self._partitions, self._former, self._topics)
         self.scrub = Scrub(self._context, self._partitions)
@@ -133,7 +151,7 @@ class LogStore:
         await self.upkeep.start()
         self.scrub.start()
         self._end_marks.start(self._context)
-        if self._context.limits.journal:
+        if self._context.limits.journaled:
             self._journal_care.start()
         else:  # it may have been on before
             self._context.journaled.tell_former(self._journal_care.start)
@@ -217,25 +235,31 @@ class LogStore:
         if (writer.abandoned or writer.busy()) and not self._context.closed:
             self.upkeep.start_job(writer, partial(close_later, writer))
 
-    async def _names_unsealed(self, path: str) -> bool:
-        """Whether the segment is its partition's unsealed one. Raises: TalosError: not known."""
-        topic_uuid, partition, _ = path.split("/")
-        key = PartitionKey(topic_uuid, int(partition))
-        unsealed = (await self._context.manifests.load(key)).manifest.unsealed
-        return unsealed is not None and unsealed.path(key) == path
-
-    async def _named_journals(self) -> set[str]:
-        """The journals that any manifest names. Raises: TalosError: not known."""
-        manifests = self._context.manifests
-        keys = await manifests.partitions()
-        return {(await manifests.load(key)).manifest.journal for key in keys}
-
     def _reopen_segment(self, path: str) -> None:
         """Its file cannot be written any more: copy what the journal has into the next segment."""
         topic_uuid, partition, _ = path.split("/")
         log = self._partitions.get(PartitionKey(topic_uuid, int(partition)))
         if log is not None and not log.writer.busy() and not self._context.closing:
             self.upkeep.start_job(log.writer, partial(reopen, log.writer, path))
+
+    def _check_left(self, path: str) -> None:
+        topic_uuid, partition, _ = path.split("/")
+        self._context.schedule_deletion_check(PartitionKey(topic_uuid, int(partition)), path)
+
+    async def _roll_segment(self, path: str) -> None:
+        """Write out, close and seal it; the partition continues in another. Raises: TalosError."""
+        topic_uuid, partition, _ = path.split("/")
+        log = self._partitions.get(PartitionKey(topic_uuid, int(partition)))
+        segment = log.writer.segment if log is not None else None
+        if log is None or segment is None or self._context.closing:
+            return
+        file = segment.file
+        if isinstance(file, JournaledFile) and segment.view.path == path:
+            await file.reserve()  # so that no put of the partition waits for a slot
+            try:
+                await log.writer.run(partial(roll, log.writer, path))
+            finally:
+                file.drop_slot()
 
     def _known_log(self, key: PartitionKey) -> PartitionLog | None:
         settings = self._topics.get(key.topic_uuid)
@@ -296,6 +320,7 @@ class LogStore:
             return
         context.refuse()
         await self._recovery.close()
+        await self._unrecovered.close()
         await self.upkeep.close()
         await self.scrub.close()
         self._end_marks.close()
@@ -337,6 +362,9 @@ class LogStore:
             clock_disagreement_s=context.time.disagreement_s,
             clock_doubt=context.time.doubt(),
             traffic=context.traffic,
+            journal=replace(
+                journal_figures(context.journaled), unrecovered=self._unrecovered.count
+            ),
         )
 
     def traffic_of(self, topic_uuid: str, partition: int) -> Traffic:
@@ -366,9 +394,16 @@ def metered_logs(store: LogStore) -> Iterator[PartitionLog]:
                 yield log
 
 
+def _sizes(limits: LogLimits) -> Sizes:
+    return Sizes(
+        min(DIRECT_BYTES_MIN, limits.segment_bytes_max // 4),
+        min(WRITE_OUT_BYTES, limits.segment_bytes_max // 2),
+    )
+
+
 def _lanes(limits: LogLimits, counters: LogCounters) -> CommitLanes:
     """With a journal, as many partitions as possible are to wait for the same commit."""
-    if not limits.journal:
+    if not limits.journaled:
         return CommitLanes(limits, counters)
     lanes_max = max(limits.lanes_max, 2 * JOURNAL_LANES)
     return CommitLanes(replace(limits, lanes_max=lanes_max), counters, SharedCommits(JOURNAL_LANES))

@@ -6,14 +6,26 @@ condition, and its docstring repeats the outcome. Each gateway maps leaves to it
 in one table, which a test keeps complete.
 """
 
+import copy
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 
 class TalosError(Exception):
     """Root of every error that OpenTalos raises on purpose; its text is shown to the client."""
 
     retry_safe: ClassVar[bool] = False  # True: nothing was changed, the caller may retry
+
+
+def to_keep(error: _Error) -> _Error:
+    """A copy for whoever remembers an error: without the traceback.
+
+    The frames in that refer to what the error was raised in. Stored there, it would be a cycle,
+    which keeps a closed file or a deleted partition until a full collection.
+    """
+    return copy.copy(error)
 
 
 # --- not done, permanent: the caller has to change the request -------------------------------

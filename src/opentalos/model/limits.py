@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 # While all open segments are in use, so many times ``segments_open_max`` may be open.
 SEGMENTS_HARD_FACTOR = 2
+_JOURNAL = ("auto", "on", "off")
 
 
 def need(condition: bool, text: str) -> None:
@@ -48,8 +49,10 @@ class LogLimits:
     end_mark_ms: int = 50  # idle for so long, a partition's last commit gets a witness; 0: never
     scrub_bytes_per_s: int = 2 << 20  # sealed segments are verified at this rate; 0: never
     scrub_interval_s: float = 86_400.0  # at least so long between the starts of two passes
-    journal: bool = False  # one commit takes the groups of many partitions; synced topics
-    journal_bytes_max: int = 64 << 20  # of the journal; beyond it segments are written out
+    journal: str = "auto"  # a commit takes many partitions: on, off, or auto: on without a cluster
+    journals: int = 2  # written at the same time, each with syncs of its own
+    journal_bytes_max: int = 64 << 20  # of them together; beyond it segments are written out
+    journal_files_open_max: int = 0  # of segments, made late; 0: a few on HDFS, else all are open
     close_s: float = 1.5  # for sealing at shutdown; the next start recovers unsealed segments
     space_reserve_bytes: int = 256 << 20  # puts are rejected when less space is free
     group_commit: bool = True  # false: one block per commit, to measure the gain of group commit
@@ -79,11 +82,19 @@ class LogLimits:
         )
         need(self.segments_open_max >= 0, "need segments_open_max >= 0")
         need(self.index_interval_bytes >= 1 << 9, "need index_interval_bytes >= 512")
+        need(self.journal in _JOURNAL, f"need journal {', '.join(_JOURNAL)}")
+        need(1 <= self.journals <= 8, "need 1 <= journals <= 8")
         need(self.journal_bytes_max >= 1 << 10, "need journal_bytes_max >= 1 KiB")
+        need(self.journal_files_open_max >= 0, "need journal_files_open_max >= 0")
         need(self.retention_interval_s > 0, "need retention_interval_s > 0")
         need(self.end_mark_ms >= 0, "need end_mark_ms >= 0")
         need(self.scrub_bytes_per_s >= 0, "need scrub_bytes_per_s >= 0")
         need(self.scrub_interval_s > 0, "need scrub_interval_s > 0")
+
+    @property
+    def journaled(self) -> bool:
+        """Whether a journal is written; a server has replaced ``auto`` before."""
+        return self.journal == "on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,8 +369,8 @@ class ClusterLimits:
     probe_confirm_s: float = (
         0.2  # a refused connection is probed again after this time before it counts
     )
-    handover_s: float = 2.0  # a new owner waits this long for the former owner to seal
-    moves_at_once: int = 64  # concurrent planned moves, whole cluster
+    handover_s: float = 2.0  # a new owner waits this long, with journals 4 times, for the seal
+    moves_at_once: int = 64  # planned moves in the whole cluster; with late segments fewer
     peer_connections_max: int = 64  # to one other server
     peer_timeout_s: float = 10.0  # of one call to another server
     stop_s: float = 15.0  # from SIGTERM to exit; half to seal; less than restart_s

@@ -7,7 +7,6 @@ the next start, so no acknowledged message is lost (promise I1).
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -32,7 +31,15 @@ from opentalos.server.cluster_join import Member, become_member
 from opentalos.server.config import Config, parse_address
 from opentalos.server.data_directory import DataDirectory
 from opentalos.server.gateways import Gateways, Port, open_gateways
-from opentalos.server.measuring.capacity import memory_bytes, raise_open_files, segments_open_max
+from opentalos.server.measuring.capacity import (
+    journal,
+    journal_files_open_max,
+    memory_bytes,
+    moves_at_once,
+    raise_open_files,
+    segments_open_max,
+)
+from opentalos.server.measuring.collector import CalmCollector, freeze_start
 from opentalos.server.measuring.descriptor_watch import DescriptorWatch
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.measuring.measuring import Measured, Measuring
@@ -43,13 +50,6 @@ from opentalos.server.tls import ServerTls
 STOP_S = 4.5  # single server: from the signal to the exit, even if storage hangs; promised: 5 s
 _CALLS_S = 0.2  # for calls whose connections were closed after the drain time
 _SEAL_S_MIN = 1.0  # for sealing, also when draining took all its time
-# Objects that exist at the start are frozen. Nearly all others die with their put, so collections
-# are rare; but one visits everything that is young, and each block in the tail cache costs it
-# 0.4 us, since nothing of it is in a processor's cache: 50,000 at once were a stall of 20 ms. The
-# old generations are visited as rarely as before: after 1 and 100 million objects.
-# Source: docs/internals/hot-path.md#rule-6.
-GC_THRESHOLDS = (5_000, 200, 100)
-
 _START_RETRY_S = 5.0  # after a backend failed during the start
 
 _WILDCARDS = ("0.0.0.0", "::")
@@ -223,7 +223,12 @@ def _broker_config(config: Config, server: str, key: bytes) -> BrokerConfig:
         advertise=config.server.advertise or config.server.listen,
         drain_s=config.http.drain_s,
         secret_box=AesGcmSecretBox(key),
-        log=replace(config.log, segments_open_max=segments_open_max(config, memory_bytes())),
+        log=replace(
+            config.log,
+            segments_open_max=segments_open_max(config, memory_bytes()),
+            journal=journal(config),
+            journal_files_open_max=journal_files_open_max(config),
+        ),
         auth=config.auth,
         message=config.message,
         topic=config.topic,
@@ -251,7 +256,7 @@ def _as_member(
         server=member.name,
         incarnation=member.incarnation,
         advertise=place.advertise,
-        cluster=config.cluster,
+        cluster=replace(config.cluster, moves_at_once=moves_at_once(config)),
         log=_member_log(settings.log, config),
     )
 
@@ -337,11 +342,12 @@ async def serve(
     if server is None:
         return
     loop.add_signal_handler(signal.SIGHUP, server.tls.reload)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    freeze_start()
+    collector = CalmCollector()
+    collector.start()
     ready(server.url)
     await stop.wait()
+    collector.stop()
     # A thread that hangs in storage would keep the interpreter from ending.
     loop.call_later(stop_s(config), _leave)
     try:

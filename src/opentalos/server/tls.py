@@ -5,6 +5,7 @@ import contextlib
 import logging
 import ssl
 import time
+from dataclasses import replace
 
 from opentalos.adapters.tls_files import (
     LoadedTls,
@@ -13,6 +14,7 @@ from opentalos.adapters.tls_files import (
     load_tls_aside,
     stamp,
     stamp_aside,
+    system_client,
 )
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.model.errors import ConfigError
@@ -54,6 +56,9 @@ class ServerTls:
 
     def client(self) -> ssl.SSLContext:
         """The context for the next connection to another server."""
+        if self._loaded.client is None:
+            self._loaded = replace(self._loaded, client=system_client(self._settings))
+        assert self._loaded.client is not None
         return self._loaded.client
 
     def start(self) -> None:

@@ -96,8 +96,10 @@ async def crash(bed: Bed) -> None:
     await bed.store.scrub.close()
     bed.store._end_marks.close()
     await bed.store._journal_care.close()
+    await bed.store._unrecovered.close()
     await bed.store._context.background.close()
     await bed.store._context.lanes.close()
+    await bed.store._journal_care.stop_all()
 
 
 def block(payload: bytes, messages: int = 1, producer: ProducerStamp | None = None) -> MessageBlock:

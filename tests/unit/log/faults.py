@@ -48,7 +48,9 @@ class FaultyFile:
         self.inner, self.steps, self.path = inner, steps, path
         self.dead = False
 
-    async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
+    async def commit(
+        self, chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+    ) -> int:
         if self.dead:
             raise WriterDead(self.path)
         try:
@@ -56,7 +58,7 @@ class FaultyFile:
             if steps.torn_bytes is not None and steps.count == steps.stop_at:
                 await self.inner.commit([b"".join(chunks)[: steps.torn_bytes]])
             await steps.step("commit", self.path, False)
-            length = await self.inner.commit(chunks)
+            length = await self.inner.commit(chunks, durability=durability)
             await steps.step("commit", self.path, True)
         except BaseException:
             self.dead = True

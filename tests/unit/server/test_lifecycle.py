@@ -1,6 +1,8 @@
 """The advertised address; a start that is retried."""
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +109,10 @@ def test_lending_knows_the_time_of_requests_under_way() -> None:
 def test_a_segment_stays_within_a_block_of_hdfs(log: dict[str, int], hard_max_bytes: int) -> None:
     config = parse_config({"storage": ON_HDFS, "log": log}, "x")
     assert _member_log(config.log, config).segment_bytes_hard_max == hard_max_bytes
+
+
+@pytest.mark.parametrize("module", ["cramjam", "cryptography.x509"])
+def test_a_server_that_needs_no_such_module_does_not_spend_memory_on_it(module: str) -> None:
+    parts = "opentalos.server.lifecycle, opentalos.server.gateways, opentalos.server.stores"
+    check = f"import sys, {parts}; sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check]).returncode == 0

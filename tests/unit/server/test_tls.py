@@ -280,3 +280,25 @@ async def test_bad_handshakes_by_the_hundred_take_nothing_from_others(port: Port
     await until(lambda: port.handshakes[2] >= 150)
     assert port.http.connections == 1
     writer.close()
+
+
+def test_authorities_of_the_system_are_read_with_the_first_call_to_a_server_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[ssl.SSLContext] = []
+    default = ssl.create_default_context
+
+    def counted() -> ssl.SSLContext:
+        made.append(default())
+        return made[-1]
+
+    monkeypatch.setattr(ssl, "create_default_context", counted)
+    tls = ServerTls(TlsSettings(minimum_version="1.3"))
+    assert tls.port is None
+    assert not made
+    context = tls.client()
+    assert tls.client() is context
+    assert made == [context]
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_3

@@ -2,9 +2,23 @@
 
 from typing import NamedTuple
 
+from opentalos.log.journal.format import ROOT as JOURNALS
+from opentalos.log.journal.format import ended_path, file_path, number_of
+from opentalos.log.maintenance.stored_journals import StoredJournals
 from opentalos.log.manifest.store import ManifestStore
 from opentalos.log.segment.format import index_path, segment_path
+from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
+
+__all__ = [
+    "JOURNALS",
+    "LogFile",
+    "ended_path",
+    "file_path",
+    "list_log_files",
+    "not_in_journals",
+    "number_of",
+]
 
 
 class LogFile(NamedTuple):
@@ -12,7 +26,8 @@ class LogFile(NamedTuple):
 
     path: str
     sealed: bool  # never changes again
-    needed: bool  # False: a side index that the next opening rebuilds
+    needed: bool  # False: an opening makes do without it
+    journal: str = ""  # which has all of the file as long as that is not made
 
 
 async def list_log_files(meta: MetaStore) -> list[LogFile]:
@@ -28,10 +43,18 @@ async def list_log_files(meta: MetaStore) -> list[LogFile]:
             continue  # its files are being deleted
         for segment in manifest.segments:
             path = segment.path(key)
-            found.append(LogFile(path, segment.sealed, needed=True))
+            late = manifest.late and not segment.sealed
+            journal = manifest.journal if late else ""
+            found.append(LogFile(path, segment.sealed, not late, journal))
             if segment.sealed:
                 found.append(LogFile(index_path(path), sealed=True, needed=False))
         if manifest.state_of is not None:  # state that no segment has any more
             path = segment_path(key.topic_uuid, key.partition, *manifest.state_of)
             found.append(LogFile(index_path(path), sealed=True, needed=True))
     return found
+
+
+async def not_in_journals(files: FileStore, missing: list[LogFile]) -> list[LogFile]:
+    """Those of the files that no server uses of which the journals do not have all."""
+    journals = StoredJournals(files)
+    return [file for file in missing if not await journals.have_all(file.path, file.journal)]

@@ -8,7 +8,7 @@ import asyncio
 import logging
 
 from opentalos.broker.cluster.cluster_ownership import ClusterOwnership, own_partitions
-from opentalos.broker.cluster.ownership_guard import ClusterOwnershipGuard
+from opentalos.broker.cluster.ownership_guard import ClusterOwnershipGuard, handover_max_s
 from opentalos.broker.cluster.records import ASSIGNMENT
 from opentalos.broker.cluster.state import ClusterState
 from opentalos.log.log_store import LogStore
@@ -22,10 +22,10 @@ class Handover:
     """Hands off partitions assigned to another server, recovers those assigned to this one.
 
     One task compares each changed assignment with what this server has. A partition that was
-    assigned away is refused at once and sealed within ``handover_s``, all in parallel; what is not
-    sealed by then is dropped, and its new owner recovers it. While the session is lapsed nothing
-    is compared, and open partitions continue. Afterwards ``resume`` drops what another server took
-    over meanwhile, and ``restart`` takes all assignments again.
+    assigned away is refused at once and sealed within ``handover_max_s``, all in parallel; what is
+    not sealed by then is dropped, and its new owner recovers it. While the session is lapsed
+    nothing is compared, and open partitions continue. Afterwards ``resume`` drops what another
+    server took over meanwhile, and ``restart`` takes all assignments again.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Handover:
         self._task = asyncio.create_task(self._run(), name="handover")
 
     async def close(self) -> None:
-        """Stop; partitions being handed off are sealed first, each within ``handover_s``."""
+        """Stop; partitions being handed off are sealed first, as far as there is time."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -136,7 +136,8 @@ class Handover:
 
     async def _release(self, key: PartitionKey, refusal: TalosError) -> None:
         try:
-            async with asyncio.timeout(self._guard.handover_s):
+            most_s = handover_max_s(self._guard.handover_s, journaled=self._log.journaled)
+            async with asyncio.timeout(most_s):
                 await self._log.hand_off(key, refusal)
         except (TalosError, TimeoutError) as error:
             _log.warning("%s was not sealed, its new owner recovers it: %r", key, error)

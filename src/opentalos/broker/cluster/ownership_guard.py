@@ -16,6 +16,14 @@ from opentalos.model.limits import ClusterLimits
 from opentalos.model.message import PartitionKey
 
 SEALED_POLL_S = 0.01  # between two checks whether the former owner has sealed
+# A recovery fences the journal of all partitions of a former owner that lives, and they all open
+# again. So a seal that waits for its turn is given so many times the time.
+JOURNAL_PATIENCE = 4
+
+
+def handover_max_s(handover_s: float, *, journaled: bool) -> float:
+    """How long a partition may take to be sealed for its new owner."""
+    return handover_s * (JOURNAL_PATIENCE if journaled else 1)
 
 
 class ClusterOwnershipGuard:
@@ -45,7 +53,9 @@ class ClusterOwnershipGuard:
         return refusal
 
     def wait_s(self, key: PartitionKey, former: Manifest) -> float:
-        """See OwnershipGuard: at most ``handover_s``, while a planned move's source is alive."""
+        """See OwnershipGuard: while a planned move's source is alive, at most ``handover_s``, or
+        longer if it shares a journal.
+        """
         record = self._state.assignment(key.topic_uuid)
         source = record.moved_from.get(str(key.partition)) if record is not None else None
         if record is None or source is None or source != former.owner:
@@ -55,7 +65,7 @@ class ClusterOwnershipGuard:
         now_s = asyncio.get_running_loop().time()
         number, until_s = self._waits.get(key, (-1, 0.0))
         if number != record.number:
-            until_s = now_s + self.handover_s
+            until_s = now_s + handover_max_s(self.handover_s, journaled=bool(former.journal))
             self._waits[key] = (record.number, until_s)
         return SEALED_POLL_S if now_s < until_s else 0.0
 

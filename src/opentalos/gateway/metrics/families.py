@@ -38,6 +38,7 @@ class ServerCollector:
         yield from _messages(sources, figures)
         yield from _log(figures)
         yield from _log_now(figures)
+        yield from _journal(figures)
         yield from _metering(figures)
         yield from _groups(figures)
         yield from _tables(figures)
@@ -191,6 +192,39 @@ def _log(figures: Figures) -> Iterator[Metric]:
         ("waiter_failures", "Defects: put completions that raised.", log.waiter_failures),
     ):  # fmt: skip
         yield _counter(f"log_{name}", text, value)
+
+
+def _journal(figures: Figures) -> Iterator[Metric]:
+    counted, now = figures.log.journal, figures.log_now.journal
+    text = "Groups per commit of a journal."
+    yield _histogram("journal_frame_groups", text, counted.frame_groups)
+    text = "Latency of commits of journals, with a resolution of a millisecond."
+    yield _histogram("journal_commit_duration_seconds", text, counted.commit_s)
+    for name, text, value in (
+        ("frames", "Commits of journals.", counted.frames),
+        ("bytes", "Bytes written to journals.", counted.bytes),
+        ("write_outs", "Segments written out behind a journal.", counted.write_outs),
+        ("given_up", "Journals given up after an error or a fence.", counted.given_up),
+        ("recoveries", "Journals fenced and read to recover their partitions.",
+         counted.recoveries),
+        ("unused_recovered", "Unused partitions recovered so that a former journal can end.",
+         counted.unused_recovered),
+        ("unused_failures", "Attempts to recover unused partitions that failed.",
+         counted.unused_failures),
+    ):  # fmt: skip
+        yield _counter(f"journal_{name}", text, value)
+    yield _gauge("journal_files", "Files of this server's journals.", now.files)
+    yield _gauge("journal_stored_bytes", "Bytes in these files.", now.stored_bytes)
+    yield _gauge(
+        "journal_full", "1 while a journal is not trimmed as fast as it grows.", int(now.full)
+    )
+    text = "Bytes in memory that only a journal has on storage."
+    yield _gauge("journal_unwritten_bytes", text, now.unwritten_bytes)
+    yield _gauge("journal_recovered", "Journals that are being recovered.", now.recovered)
+    text = "Unused partitions for which a former journal is kept, until they are recovered."
+    yield _gauge("journal_unrecovered_partitions", text, now.unrecovered)
+    text = "Bytes in memory of journals that are being recovered."
+    yield _gauge("journal_recovered_bytes", text, now.recovered_bytes)
 
 
 def _log_now(figures: Figures) -> Iterator[Metric]:

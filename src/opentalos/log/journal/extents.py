@@ -59,6 +59,12 @@ class Extents:
         now._pieces, now.bytes = self._pieces, self.bytes
         return now
 
+    def copied(self) -> "Extents":
+        """The same, to which others may be added."""
+        copy = self.as_now()
+        copy._pieces = list(self._pieces)
+        return copy
+
     def joined(self) -> bytes:
         """All bytes, where they follow each other without a gap."""
         return b"".join([data for _, data in self._pieces])

@@ -4,6 +4,8 @@ Shape: a journal file has a segment's header and then blocks of the segment form
     and judged like a segment. Each block is one commit, a *frame*: ``messages`` is the number of
     its records, its offsets count the records of the journal from 0. A commit begins when the one
     before has returned, so a frame proves every frame before it.
+    ``committed`` is the record below which all was synced when the frame began: its own first one,
+    unless frames before it were only flushed, which a loss of power may take.
 Shape: the payload of a frame: records, big endian
     [kind u8][reference u32][position u64][count u32][data: count bytes]
     NAME: from here on, in this file, the reference stands for the segment file whose path is data.
@@ -54,11 +56,14 @@ def record_header(kind: Kind, reference: int, position: int, count_bytes: int) -
     return _pack_record(kind, reference, position, count_bytes)
 
 
-def encode_frame(parts: list[bytes], records: int, number: int, seed: int, now_ms: int) -> bytes:
-    """A frame of so many records, the first of which has the number."""
+def encode_frame(parts: list[bytes], number: int, place: BlockPlace) -> bytes:
+    """A frame whose first record has the number.
+
+    ``parts`` alternate between a record's header and its data.
+    """
     payload = b"".join(parts)
-    block = MessageBlock(payload=payload, messages=records, format=PayloadFormat.STATE)
-    return encode_block(block, number, BlockPlace(seed, number, now_ms)) + payload
+    block = MessageBlock(payload=payload, messages=len(parts) // 2, format=PayloadFormat.STATE)
+    return encode_block(block, number, place) + payload
 
 
 def records_of(payload: bytes) -> Iterator[Record]:

@@ -8,10 +8,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import NamedTuple
+from zlib import crc32
 
 from opentalos.log.journal.extents import Extents
 from opentalos.log.journal.format import (
+    RECORD_HEADER_BYTES,
     Kind,
     ended_path,
     file_path,
@@ -26,11 +29,13 @@ from opentalos.log.segment.format import (
     SegmentHeader,
     block_payload,
 )
-from opentalos.log.segment.scan import valid_blocks
+from opentalos.log.segment.scan import FoundBlock, valid_blocks
 from opentalos.model.errors import CorruptLog, NotFound, StoreUnavailable
 from opentalos.ports.file_store import FileStore
 
 _log = logging.getLogger(__name__)
+
+KEPT_BYTES_MAX = 64 << 20  # of one that is read outside of a server
 
 
 class Place(NamedTuple):
@@ -40,17 +45,42 @@ class Place(NamedTuple):
     position: int
 
 
-class FormerJournal:
-    """What a fenced journal says of each segment. The bytes are in memory until ``forget``.
+class _Spot(NamedTuple):
+    """Where a group lies whose bytes are not in memory."""
 
-    They are what the former server held in its memory: its ``journal_bytes_max`` bounds them.
+    position: int  # in the segment
+    number: int  # of the journal's file
+    at: int  # position in it
+    count_bytes: int
+    crc: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.count_bytes
+
+
+@dataclass(slots=True)
+class Memory:
+    """Bytes that all former journals of a server hold together."""
+
+    bytes_max: int = KEPT_BYTES_MAX
+    bytes: int = 0
+
+
+class FormerJournal:
+    """What a fenced journal says of each segment, until ``forget``.
+
+    The bytes are in memory as far as ``memory`` allows, which a few journals of servers with larger
+    settings would exceed. Of the rest it knows where they lie.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, memory: Memory | None = None) -> None:
         self.name = name
         self.damage = ""  # why frames may be missing that were acknowledged
+        self._memory = memory or Memory()
         self._damaged: Place | None = None  # behind which all is whole
         self._extents: dict[str, Extents] = {}
+        self._spots: dict[str, list[_Spot]] = {}  # behind the extents
         self._last: dict[str, Place] = {}  # the last frame with a group of the segment
         self._references: dict[int, str] = {}
 
@@ -60,20 +90,57 @@ class FormerJournal:
 
     def forget(self, path: str) -> None:
         """The segment needs the journal no more."""
-        self._extents.pop(path, None)
+        found = self._extents.pop(path, None)
+        if found is not None:
+            self._memory.bytes -= found.bytes
+        self._spots.pop(path, None)
+
+    def forget_all(self) -> None:
+        """Nobody asks it any more."""
+        for path in self.segments():
+            self.forget(path)
 
     def extents(self, path: str) -> Extents:
-        """Bytes that the segment's file may lack. Raises: CorruptLog: some may be missing."""
+        """What is in memory for the segment. Raises: CorruptLog: some of it may be missing."""
         if self.damage and not self._whole(path):
             raise CorruptLog(f"{self.damage}; it may have held acknowledged messages of {path}")
         return self._extents.get(path) or Extents()
+
+    async def load(self, files: FileStore, path: str) -> Extents:
+        """Bytes that the segment's file may lack.
+
+        Raises: CorruptLog: some may be missing. StoreUnavailable: call again.
+        """
+        kept, spots = self.extents(path), list(self._spots.get(path, ()))
+        if not spots:
+            return kept
+        whole = kept.copied()
+        for spot in spots:
+            file = file_path(self.name, spot.number)
+            try:
+                data = await files.read(file, position=spot.at, bytes_max=spot.count_bytes)
+            except NotFound as error:
+                raise StoreUnavailable(f"journal {self.name} was trimmed meanwhile") from error
+            if len(data) != spot.count_bytes or crc32(data) != spot.crc:
+                raise CorruptLog(f"{file} position {spot.at}: not what was there before")
+            whole.add(spot.position, data)
+        return whole
 
     def _whole(self, path: str) -> bool:
         """Whether a frame behind the damage continues the segment without a gap."""
         last, found = self._last.get(path), self._extents.get(path)
         if last is None or found is None or self._damaged is None or last < self._damaged:
             return False
-        return found.start is not None and found.first_gap(found.start) is None
+        spots = self._spots.get(path, ())
+        start = found.start if found.bytes else spots[0].position if spots else None
+        if start is None or found.first_gap(start) is not None:
+            return False
+        reached = max(found.end, start)
+        for spot in spots:
+            if spot.position > reached:
+                return False
+            reached = max(reached, spot.end)
+        return True
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -87,7 +154,10 @@ class FormerJournal:
         Raises: CorruptLog.
         """
         following = None
-        for kind, reference, position, data in records_of(block_payload(raw, 0, header)):
+        payload = block_payload(raw, 0, header)
+        at = place.position + header.block_bytes - len(payload)
+        for kind, reference, position, data in records_of(payload):
+            at += RECORD_HEADER_BYTES + len(data)
             if kind == Kind.NAME:
                 self._references[reference] = data.decode()
                 continue
@@ -98,36 +168,67 @@ class FormerJournal:
             if path is None:  # its name was in a damaged frame
                 continue
             if kind == Kind.GROUP:
-                self._group(path, position, data)
+                self._group(path, position, data, place._replace(position=at - len(data)))
                 self._last[path] = place
             elif kind == Kind.WRITTEN and path in self._extents:
-                self._extents[path].drop_below(position)
-                if not self._extents[path].bytes:
-                    del self._extents[path]
+                self._drop_below(path, position)
         return following
 
-    def _group(self, path: str, position: int, data: bytes) -> None:
-        try:
-            self._extents.setdefault(path, Extents()).add(position, data)
-        except ValueError as error:
-            raise CorruptLog(f"journal {self.name}: {path}: {error}") from error
+    def _group(self, path: str, position: int, data: bytes, data_at: Place) -> None:
+        found, spots = self._extents.setdefault(path, Extents()), self._spots.get(path)
+        end = spots[-1].end if spots else found.end
+        if position < end:
+            text = f"bytes at {position}, but {end} is reached"
+            raise CorruptLog(f"journal {self.name}: {path}: {text}")
+        if spots is None and self._memory.bytes + len(data) <= self._memory.bytes_max:
+            found.add(position, data)
+            self._memory.bytes += len(data)
+        elif data:
+            spot = _Spot(position, *data_at, len(data), crc32(data))
+            self._spots.setdefault(path, []).append(spot)
+
+    def _drop_below(self, path: str, position: int) -> None:
+        found = self._extents[path]
+        self._memory.bytes -= found.bytes
+        found.drop_below(position)
+        self._memory.bytes += found.bytes
+        spots = [spot for spot in self._spots.pop(path, ()) if spot.end > position]
+        if spots:
+            self._spots[path] = spots
+        elif not found.bytes:
+            del self._extents[path]
 
     def note_damage(self, place: Place, text: str) -> None:
         """Bytes before ``place`` are not what was written."""
         self.damage = self.damage or f"journal {self.name} is damaged: {text}"
         self._damaged = place
 
+    def excuse(self) -> None:
+        """Its damage concerns nobody: no partition can have used it."""
+        self.damage, self._damaged = "", None
+
 
 Fence = Callable[[str], Awaitable[int]]  # of a file; returns its length
 
 
-async def read_former(files: FileStore, name: str, fence: Fence) -> FormerJournal:
+async def read_former(
+    files: FileStore, name: str, fence: Fence, memory: Memory | None = None
+) -> FormerJournal:
     """Fence every file of the journal, then read it.
 
     Raises: CorruptLog: it is missing. Unavailable, RecoveryStuck, OutcomeUnknown: call again.
     """
+    found = FormerJournal(name, memory)
+    try:
+        return await _read_into(found, files, fence)
+    except BaseException:
+        found.forget_all()
+        raise
+
+
+async def _read_into(found: FormerJournal, files: FileStore, fence: Fence) -> FormerJournal:
+    name = found.name
     paths = await files.list(folder_of(name))
-    found = FormerJournal(name)
     if ended_path(name) in paths:
         return found
     run = last_run([number for path in paths if (number := number_of(path)) is not None])
@@ -200,6 +301,19 @@ async def _check_unused(path: str, found: FormerJournal, fence: Fence) -> None:
         found.note_damage(Place(number, length), f"{path} is used, but no record names it")
 
 
+def _take_all(
+    found: FormerJournal, path: str, number: int, frames: Sequence[tuple[FoundBlock, int]]
+) -> int | None:
+    """Take in frames, each with the end of the one before; what the last one says."""
+    following = None
+    for frame, end in frames:
+        place = Place(number, frame.position)
+        if frame.position != end:  # a later frame proves the bytes before it
+            found.note_damage(place, f"{path} position {end}")
+        following = found.take(place, frame.raw, frame.header)
+    return following
+
+
 async def _read_file(
     files: FileStore, path: str, number: int, length: int, found: FormerJournal
 ) -> int | None:
@@ -217,13 +331,26 @@ async def _read_file(
         found.note_damage(Place(number, length), f"{path}: {error}")
         return None
     position, following = SEGMENT_HEADER_BYTES, None
+    reached = header.base_offset  # number of the next record
+    unproven: list[tuple[FoundBlock, int]] = []  # frames behind bytes that are none
     async with aclosing(valid_blocks(files, path, header.seed, position, length)) as frames:
         async for frame in frames:
-            place = Place(number, frame.position)
-            if frame.position != position:  # a later frame proves the bytes before it
-                found.note_damage(place, f"{path} position {position}")
-            following = found.take(place, frame.raw, frame.header)
+            unproven.append((frame, position))
+            first, end = unproven[0]
+            if first.position == end or frame.header.committed > reached:
+                following = _take_all(found, path, number, unproven)
+                reached, unproven = frame.header.next_offset, []
             position = frame.position + frame.header.block_bytes
+    if unproven:
+        first, end = unproven[0]
+        room_bytes = first.position - end
+        raw = await files.read(path, position=end, bytes_max=min(room_bytes, JUDGED_BYTES_MAX))
+        if left_by_crash(raw, end, room_bytes, header.seed, at_end=False):
+            text = "a loss of power took frames that were only flushed, so later ones are left out"
+            _log.warning("%s position %d: %s: %d", path, end, text, len(unproven))
+            return None
+        _take_all(found, path, number, unproven)
+        return None
     if position < length:
         raw = await files.read(
             path, position=position, bytes_max=min(length - position, JUDGED_BYTES_MAX)

@@ -1,16 +1,18 @@
 """The journal that this server writes: one commit takes the waiting groups of all partitions.
 
 ``JournaledFile`` appends groups and waits; the upkeep trims. Promises: a group counts as durable
-only after the commit of its frame returned (I1), and a file of the journal is deleted only when
-every group in it is durable in its segment or needed no more.
+only after the commit of its frame returned (I1), which is synced if any group in it has to be; and
+a file of the journal is deleted only when every group in it is as durable in its segment or needed
+no more.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from opentalos.log.counters import JournalCounters
 from opentalos.log.journal.format import (
     RECORD_HEADER_BYTES,
     Kind,
@@ -21,7 +23,7 @@ from opentalos.log.journal.format import (
     number_of,
     record_header,
 )
-from opentalos.log.segment.format import SegmentHeader
+from opentalos.log.segment.format import BlockPlace, SegmentHeader
 from opentalos.model.errors import (
     AlreadyExists,
     Fenced,
@@ -29,6 +31,7 @@ from opentalos.model.errors import (
     StorageFull,
     TalosError,
     WriterDead,
+    to_keep,
 )
 from opentalos.model.message import Durability
 from opentalos.ports.file_store import AppendFile, FileStore
@@ -42,6 +45,7 @@ NOWHERE = 0  # instead of a file's number: the group was not written
 END_DEADLINE_S = 10.0  # of the recovery of the file that says so
 CLOSE_DEADLINE_S = 10.0  # of a file that is written no more
 FILES_MAX = 16  # while nothing can be trimmed; then groups go to their segments
+ANSWERED_AT_ONCE = 256  # groups of a frame; then the loop serves its sockets
 
 
 class JournalPlace(NamedTuple):
@@ -52,15 +56,38 @@ class JournalPlace(NamedTuple):
     new_seed: Callable[[], int]
     now_ms: Callable[[], int]
     file_bytes_max: int  # then it continues in another file
+    counters: JournalCounters
 
 
-class _Group(NamedTuple):
+class Waiter(Protocol):
+    """A future, or a member, that waits for a group. Gets the number of the file that has
+    the group, or ``NOWHERE``. Nothing is raised."""
+
+    def done(self) -> bool: ...
+    def set_result(self, number: int, /) -> None: ...
+    def set_exception(self, error: TalosError, /) -> None: ...
+
+
+class Group(NamedTuple):
     """Bytes of one segment that wait for a frame."""
 
     path: str
     position: int
     data: bytes
-    written: asyncio.Future[int]  # the number of the file that has them, or ``NOWHERE``
+    written: Waiter
+    synced: bool = True  # False: it may be lost with the power, so its frame may only be flushed
+
+
+class Member(Protocol):
+    """A segment that has joined the next frame."""
+
+    def fill(self, now_s: float) -> Group | None:
+        """The frame begins: what waits at this moment. None: it takes no part. Never raises."""
+        ...
+
+    def leave(self) -> None:
+        """The journal died before the frame began. Never raises."""
+        ...
 
 
 class Journal:
@@ -82,10 +109,11 @@ class Journal:
         self._number = FIRST_FILE - 1
         self._file: AppendFile | None = None
         self._seed = 0
-        self._records = 0  # in the journal
+        self._records = self._synced = 0  # in the journal; of these on stable storage
         self._references: dict[str, int] = {}  # of segments named in the current file
-        self._waiting: deque[_Group] = deque()  # bounded by the pending bytes of the server
-        self._in_flight: list[_Group] = []
+        self._waiting: deque[Group] = deque()  # bounded by the pending bytes of the server
+        self._joined: deque[Member] = deque()  # each segment once at most
+        self._in_flight: list[Group] = []
         self._notes: dict[str, int] = {}  # by segment: below which it needs the journal no more
         self._task: asyncio.Task[None] | None = None
         self._closing: dict[asyncio.Task[None], None] = {}  # of files that are continued
@@ -110,7 +138,9 @@ class Journal:
         """Whether it is not trimmed as fast as it grows."""
         return len(self.lengths) > FILES_MAX
 
-    def append(self, path: str, position: int, data: bytes) -> "asyncio.Future[int]":
+    def append(
+        self, path: str, position: int, data: bytes, *, synced: bool = True
+    ) -> "asyncio.Future[int]":
         """Take a group into the next frame; the result is the number of the file that has it.
 
         ``NOWHERE``: the journal died before, and the group is surely not there.
@@ -119,9 +149,17 @@ class Journal:
         if self.dead is not None:
             raise WriterDead(f"journal {self.name}: {self.dead}") from self.dead
         written: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Group(path, position, data, written))
+        self._waiting.append(Group(path, position, data, written, synced))
         self._wake()
         return written
+
+    def join(self, member: Member) -> None:
+        """Ask ``member`` for a group when the next frame begins; the journal must not be dead.
+
+        What comes in until then goes along, and a group costs no future and no task.
+        """
+        self._joined.append(member)
+        self._wake()
 
     def note_written(self, path: str, position: int) -> None:
         """The segment itself is durable below the position: a recovery need not copy that."""
@@ -147,7 +185,8 @@ class Journal:
     @property
     def idle(self) -> bool:
         """Whether no group needs any file of it, or waits."""
-        return not (self._waiting or self._in_flight or any(self._holds.values()))
+        waits = self._waiting or self._joined or self._in_flight
+        return not (waits or any(self._holds.values()))
 
     @property
     def fenced(self) -> bool:
@@ -158,13 +197,18 @@ class Journal:
         """Never write to it again; every group in flight has an unknown outcome."""
         if self.dead is not None:
             return
-        self.dead = error
-        _log.warning("journal %s is given up: %s", self.name, error)
+        self.dead = to_keep(error)
+        if isinstance(error, WriterDead):  # that is its end, or the server's
+            _log.debug("journal %s: %s", self.name, error)
+        else:
+            self._place.counters.given_up += 1
+            _log.warning("journal %s is given up: %s", self.name, error)
         for group in self._in_flight:
             self._doubt(group.path)
-        in_flight, waiting = self._in_flight, list(self._waiting)
+        in_flight, waiting, joined = self._in_flight, list(self._waiting), list(self._joined)
         self._in_flight = []
         self._waiting.clear()
+        self._joined.clear()
         self._notes.clear()
         self._settled.clear()
         for group in [*in_flight, *waiting] if self.fenced else in_flight:
@@ -173,6 +217,8 @@ class Journal:
         for group in waiting:
             if not group.written.done():
                 group.written.set_result(NOWHERE)
+        for member in joined:
+            member.leave()
 
     async def trim(self) -> None:
         """Delete the oldest files that nothing holds; never the one that is written."""
@@ -204,10 +250,12 @@ class Journal:
     async def stop(self) -> None:
         """Stop at once: what is under way has an unknown outcome."""
         self.fail(WriterDead("the server stops"))
-        tasks = list(self._closing) + ([self._task] if self._task is not None else [])
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        tasks = [self._task] if self._task is not None else []
+        while tasks:  # a commit that is cancelled may leave a file to close
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            tasks = list(self._closing)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -217,7 +265,7 @@ class Journal:
 
     async def _run(self) -> None:
         try:
-            while self.dead is None and (self._waiting or self._notes):
+            while self.dead is None and (self._waiting or self._joined or self._notes):
                 await asyncio.sleep(0)  # the groups that answer the last frame join this one
                 if self.lengths[self._number] >= self._place.file_bytes_max:
                     await self._continue()
@@ -237,32 +285,41 @@ class Journal:
         notes, self._notes = self._notes, {}
         for path, position in notes.items():
             parts += (record_header(Kind.WRITTEN, self._reference(path, parts), position, 0), b"")
-        groups = self._take()
-        for group in groups:
-            reference = self._reference(group.path, parts)
-            count_bytes = len(group.data)
-            parts += (
-                record_header(Kind.GROUP, reference, group.position, count_bytes),
-                group.data,
-            )
+        loop, counters = asyncio.get_running_loop(), self._place.counters
+        began_s = loop.time()
+        number = self._number
+        groups = self._in_flight = self._take(began_s)
+        self._holds[number] = self._holds.get(number, 0) + len(groups)
+        synced = not groups
+        for path, position, data, _, must_be_synced in groups:
+            synced = synced or must_be_synced
+            reference = self._reference(path, parts)
+            parts += (record_header(Kind.GROUP, reference, position, len(data)), data)
         if not parts:
             return
-        number = self._number
-        self._holds[number] = self._holds.get(number, 0) + len(groups)
-        self._in_flight = groups
-        await self._write(parts)
+        await self._write(parts, synced=synced)
+        counters.commit_s.observe(loop.time() - began_s)
+        counters.frame_groups.observe(len(groups))
         if self.dead is not None:
             return  # given up meanwhile: a late result counts for nothing
-        self._in_flight = []
-        for group in groups:
-            if group.written.done():  # nobody waits any more, but it is there
-                self._doubt(group.path)
-            else:
-                group.written.set_result(number)
-        self._forget_settled(groups)
+        await self._answer(number)
 
-    def _take(self) -> list[_Group]:
-        groups: list[_Group] = []
+    async def _answer(self, number: int) -> None:
+        """The frame is durable: say so, with turns of the loop in between if it is a large one."""
+        while self._in_flight:
+            groups = self._in_flight[:ANSWERED_AT_ONCE]
+            del self._in_flight[:ANSWERED_AT_ONCE]
+            for group in groups:
+                if group.written.done():  # nobody waits any more, but it is there
+                    self._doubt(group.path)
+                else:
+                    group.written.set_result(number)
+            self._forget_settled(groups)
+            if self._in_flight:
+                await asyncio.sleep(0)
+
+    def _take(self, now_s: float) -> list[Group]:
+        groups: list[Group] = []
         count_bytes = 0
         waiting = self._waiting
         while waiting:
@@ -274,6 +331,12 @@ class Journal:
             if groups and count_bytes > FRAME_BYTES_MAX:
                 break
             groups.append(waiting.popleft())
+        joined = self._joined
+        while joined and count_bytes < FRAME_BYTES_MAX:
+            filled = joined.popleft().fill(now_s)
+            if filled is not None:
+                count_bytes += RECORD_HEADER_BYTES + len(filled.data)
+                groups.append(filled)
         return groups
 
     def _reference(self, path: str, parts: list[bytes]) -> int:
@@ -284,24 +347,33 @@ class Journal:
             parts += (record_header(Kind.NAME, reference, 0, len(name)), name)
         return reference
 
-    async def _write(self, parts: list[bytes]) -> None:
+    async def _write(self, parts: list[bytes], *, synced: bool = True) -> None:
         """Commit one frame; parts alternate between a record's header and its data."""
         file, number, records = self._file, self._number, len(parts) // 2
         assert file is not None
-        frame = encode_frame(parts, records, self._records, self._seed, self._place.now_ms())
+        block = BlockPlace(self._seed, self._synced, self._place.now_ms())
+        frame = encode_frame(parts, self._records, block)
         expected = self.lengths[number] + len(frame)
-        length = await file.commit([frame])
+        if synced:
+            length = await file.commit([frame])
+        else:
+            length = await file.commit([frame], durability=Durability.FLUSHED)
         if length != expected:
             path = file_path(self.name, number)
             raise OutcomeUnknown(f"{path}: {length} bytes long, {expected} were written")
         self.lengths[number] = length
         self._records += records
+        if synced:
+            self._synced = self._records
+        self._place.counters.frames += 1
+        self._place.counters.bytes += len(frame)
 
     async def _continue(self) -> None:
         """Go on in another file. Whoever finds the last record of the old one reads on there.
 
         Nothing is written to the new file before that record is durable, and it is not once the
-        old file is fenced; so a fence of the last file is one of the journal.
+        old file is fenced; so a fence of the last file is one of the journal. It is synced, and
+        the whole old file with it: else a loss of power might take it, but not what follows.
         """
         old, seed = self._file, self._seed
         assert old is not None
@@ -346,7 +418,7 @@ class Journal:
         else:
             self._doubts.setdefault(path, []).append(self._number)
 
-    def _forget_settled(self, groups: list[_Group]) -> None:
+    def _forget_settled(self, groups: list[Group]) -> None:
         """A segment has one group under way at most, and none after it was settled."""
         if self._settled:
             self._settled.difference_update([group.path for group in groups])

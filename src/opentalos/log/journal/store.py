@@ -8,16 +8,18 @@ it that it does not hold yet.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
+from opentalos.log.counters import JournalFigures
 from opentalos.log.journal.extents import Extents
-from opentalos.log.journal.format import file_path, folder_of
-from opentalos.log.journal.former import FormerJournal, read_former
-from opentalos.log.journal.journal import Journal, JournalPlace
-from opentalos.log.journal.journaled_file import JournaledFile, Sizes
-from opentalos.model.errors import CorruptLog, Fenced, OutcomeUnknown, StoreUnavailable
+from opentalos.log.journal.former import FormerJournal, Memory, read_former
+from opentalos.log.journal.journal import Journal
+from opentalos.log.journal.journaled_file import JournaledFile
+from opentalos.log.journal.series import JournalSeries, JournalSettings
+from opentalos.log.journal.slots import FileMaker, FileSlots, create_slotted
+from opentalos.model.errors import CorruptLog, NotFound, OutcomeUnknown
 from opentalos.model.message import Durability
 from opentalos.ports.file_store import AppendFile, FileStore
 
@@ -26,21 +28,6 @@ _log = logging.getLogger(__name__)
 SEGMENT_SUFFIX = ".log"
 # Readers that took a segment's bounds before it was sealed are done with it by then.
 READ_GRACE_S = 10.0
-# A segment that is registered names a journal that had not ended so long before; see ``upkeep``.
-PROVEN_S = 600.0
-FILES_PER_JOURNAL = 4  # of which all but the newest can be trimmed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalSettings:
-    """What the journals of one server need."""
-
-    instance: str  # of the server; no two processes have the same
-    bytes_max: int  # of a journal; beyond it segments are written out
-    sizes: Sizes
-    start_deadline_s: float  # to make a new journal; every opening may wait for it
-    new_seed: Callable[[], int]
-    now_ms: Callable[[], int]
 
 
 class End(NamedTuple):
@@ -51,31 +38,54 @@ class End(NamedTuple):
 
 
 class JournaledFiles:
-    """FileStore over another one. Segments of synced topics are ``JournaledFile``."""
+    """FileStore over another one. Segments of synced topics, and late ones, are ``JournaledFile``.
+
+    A flushed segment with a file of its own gains nothing: it has no sync to share.
+    """
 
     def __init__(self, files: FileStore, settings: JournalSettings) -> None:
         self._files, self.settings = files, settings
-        self.journal: Journal | None = None  # that new segments use
-        self._starting: asyncio.Task[Journal] | None = None
-        self._proven_s = 0.0  # loop time at which the journal had not ended
         self._count = 0  # of journals made
+        self._series = [
+            JournalSeries(files, settings, self._next_name, self._made)
+            for _ in range(settings.series)
+        ]
         self.own: dict[str, Journal] = {}  # by name; those with files
         self.open: dict[str, JournaledFile] = {}  # by path; those that need their journal
+        self._series_of: dict[str, JournalSeries] = {}  # of those
         self.formers: dict[str, FormerJournal] = {}  # those that a segment needs
+        self._former_memory = Memory(settings.bytes_max)
         self._reading: dict[str, asyncio.Task[FormerJournal]] = {}
         # Bytes of a journal that an opening laid over a segment, until that is sealed and read.
         self.recovered: dict[str, Extents] = {}
         self._on_former: Callable[[], None] = lambda: None
+        self.slots = FileSlots(settings.files_open_max, self._make_room, settings.steady)
+        self.roll_soon: Callable[[str], None] = lambda path: None  # set by the upkeep
 
     async def create(self, path: str, *, durability: Durability) -> AppendFile:
         """See the port."""
-        if durability is not Durability.SYNCED or not path.endswith(SEGMENT_SUFFIX):
+        is_segment = path.endswith(SEGMENT_SUFFIX)
+        if not is_segment and self.settings.files_open_max:
+            return await create_slotted(self._files, path, durability, self.slots)
+        late = self.settings.files_open_max > 0
+        if not is_segment or not (late or durability is Durability.SYNCED):
             return await self._files.create(path, durability=durability)
-        journal = await self._current()
-        file = await self._files.create(path, durability=durability)
-        made = self.open[path] = JournaledFile(
-            file, path, journal, self.settings.sizes, (self._current, self._written)
-        )
+        series = min(self._series, key=attrgetter("segments"))
+        series.segments += 1
+        file: AppendFile | FileMaker
+        try:
+            journal = await series.current()
+            if late:
+                asked = (self.settings.standing, self.settings.left)
+                file = FileMaker(self._files, path, self.slots, asked, durability)
+            else:
+                file = await self._files.create(path, durability=durability)
+        except BaseException:
+            series.segments -= 1
+            raise
+        store = (series.current, self._written, self.roll_soon)
+        made = self.open[path] = JournaledFile(file, path, journal, self.settings.sizes, store)
+        self._series_of[path] = series
         return made
 
     async def recover(self, path: str, *, deadline_s: float) -> int:
@@ -84,15 +94,21 @@ class JournaledFiles:
 
     async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
         """See the port."""
-        extents = self.recovered.get(path)
+        extents, late = self.recovered.get(path), False
         if extents is None and (file := self.open.get(path)) is not None:
-            extents = file.unwritten
+            extents, late = file.unwritten, file.late
         if extents is None or not extents.bytes:
             return await self._files.read(path, position=position, bytes_max=bytes_max)
         if position + bytes_max <= (extents.start or 0):
             return await self._files.read(path, position=position, bytes_max=bytes_max)
         now = extents.as_now()  # what is written out meanwhile may not be in the bytes read
-        raw = await self._files.read(path, position=position, bytes_max=bytes_max)
+        raw = b""
+        try:
+            if not late:
+                raw = await self._files.read(path, position=position, bytes_max=bytes_max)
+        except NotFound:
+            if now.start != 0:  # it is no late segment, all of which is here
+                raise
         return now.laid_over(raw, position, bytes_max)
 
     async def list(self, prefix: str) -> Sequence[str]:
@@ -123,21 +139,24 @@ class JournaledFiles:
             file.give_up(OutcomeUnknown("the partition is opened again"))
             if file.in_flight:
                 file.journal.fail(OutcomeUnknown("a commit hangs"))
+        fenced: int | BaseException | None
         if own is not None and own.dead is None:
-            length = await self._files.recover(path, deadline_s=deadline_s)
             extents = file.unwritten.as_now() if file is not None else Extents()
+            fenced = await self._fenced(path, deadline_s)
         else:  # both at the same time, since each may take long
-            outcomes = await asyncio.gather(
-                self._files.recover(path, deadline_s=deadline_s),
+            fenced, former = await asyncio.gather(
+                self._fenced(path, deadline_s),
                 self.read_former(journal, deadline_s),
                 return_exceptions=True,
             )
-            fenced, former = outcomes
             if isinstance(fenced, BaseException):
                 raise fenced
             if isinstance(former, BaseException):
                 raise former
-            length, extents = fenced, former.extents(path)
+            extents = await former.load(self._files, path)
+        if fenced is None and extents.start != 0:
+            raise NotFound(path)
+        length = fenced or 0
         gap = extents.first_gap(length)
         if gap is not None:
             raise CorruptLog(f"{path}: bytes from position {gap} on are missing")
@@ -151,7 +170,7 @@ class JournaledFiles:
 
     def settle(self, path: str) -> None:
         """The segment is sealed or deleted: it needs no journal."""
-        file = self.open.pop(path, None)
+        file = self._forget(path)
         if file is not None:
             if file.unwritten.bytes:
                 self.recovered.setdefault(path, file.unwritten.as_now())
@@ -178,80 +197,57 @@ class JournaledFiles:
     async def stop(self) -> None:
         """End what is being made or read, whatever waits for it."""
         tasks: list[asyncio.Task[Any]] = list(self._reading.values())
-        if self._starting is not None:
-            tasks.append(self._starting)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        stops = [series.stop() for series in self._series]
+        await asyncio.gather(*tasks, *stops, return_exceptions=True)
 
     # --- inside ---------------------------------------------------------------------------------
 
+    async def _fenced(self, path: str, deadline_s: float) -> int | None:
+        """The length of a segment's fenced file; None: it has none.
+
+        A former owner that makes the file later finds the claim in the manifest, and uses it not.
+        """
+        try:
+            return await self._files.recover(path, deadline_s=deadline_s)
+        except NotFound:
+            return None
+
+    def _make_room(self) -> None:
+        """Something waits for a slot: roll the segment that has used its own least recently.
+
+        One that was given up cannot be rolled, and gives its slot back by itself.
+        """
+        holders = [
+            file
+            for file in self.open.values()
+            if file.holds and not file.rolling and file.dead is None
+        ]
+        if holders:
+            longest = min(holders, key=lambda file: file.used_s)
+            longest.rolling = True
+            self.roll_soon(longest.path)
+
     def _written(self, path: str) -> None:
         """The file is closed and holds everything."""
-        file = self.open.pop(path, None)
+        file = self._forget(path)
         if file is not None:
             file.release()
 
-    async def _current(self) -> Journal:
-        """The journal of this server; a new one if it died. Raises: TalosError.
+    def _forget(self, path: str) -> JournaledFile | None:
+        """The segment that needed its journal no more is no open one; None: it was not."""
+        file = self.open.pop(path, None)
+        if file is not None:
+            self._series_of.pop(path).segments -= 1
+        return file
 
-        All that wait share one attempt, which ends by itself: one that hangs holds nobody for
-        longer than its deadline, and the next opening tries with another journal.
-        """
-        loop, journal = asyncio.get_running_loop(), self.journal
-        if journal is not None and journal.dead is None:
-            if loop.time() - self._proven_s < PROVEN_S:
-                return journal
-        if self._starting is None:
-            self._starting = loop.create_task(self._started(), name="log-journal-start")
-            self._starting.add_done_callback(self._start_ended)
-        return await asyncio.shield(self._starting)
-
-    async def _started(self) -> Journal:
-        deadline_s = self.settings.start_deadline_s
-        try:
-            async with asyncio.timeout(deadline_s):
-                began_s = asyncio.get_running_loop().time()
-                journal = self.journal
-                if journal is not None and journal.dead is None:
-                    await self._fail_if_ended(journal)
-                if journal is None or journal.dead is not None:
-                    journal = self.journal = await self._start()
-                self._proven_s = began_s
-                return journal
-        except TimeoutError as error:
-            raise StoreUnavailable(f"no journal could be made within {deadline_s:g} s") from error
-
-    async def _fail_if_ended(self, journal: Journal) -> None:
-        """Another server may have ended it, if no manifest named it for a while.
-
-        A journal is fenced before it is ended, but one that nobody writes to does not notice.
-        """
-        if file_path(journal.name, journal.number) not in await self._files.list(
-            folder_of(journal.name)
-        ):
-            journal.fail(Fenced("another server has ended it"))
-
-    def _start_ended(self, task: "asyncio.Task[Journal]") -> None:
-        self._starting = None
-        if not task.cancelled() and task.exception() is not None:  # whoever waits has it, too
-            _log.warning("a journal was not made: %s", task.exception())
-
-    async def _start(self) -> Journal:
-        settings = self.settings
+    def _next_name(self) -> str:
         self._count += 1
-        name = f"{settings.instance}-{self._count}"
-        place = JournalPlace(
-            self._files,
-            name,
-            settings.new_seed,
-            settings.now_ms,
-            max(settings.bytes_max // FILES_PER_JOURNAL, 1),
-        )
-        journal = Journal(place)
-        await journal.start()
-        self.own[name] = journal
-        return journal
+        return f"{self.settings.instance}-{self._count}"
+
+    def _made(self, journal: Journal) -> None:
+        self.own[journal.name] = journal
 
     def _read_ended(self, name: str, task: "asyncio.Task[FormerJournal]") -> None:
         self._reading.pop(name, None)
@@ -260,6 +256,37 @@ class JournaledFiles:
 
     async def _read(self, name: str, deadline_s: float) -> FormerJournal:
         fence = partial(self._files.recover, deadline_s=deadline_s)
-        former = self.formers[name] = await read_former(self._files, name, fence)
+        former = self.formers[name] = await read_former(
+            self._files, name, fence, self._former_memory
+        )
+        self.settings.counters.recoveries += 1
         self._on_former()
         return former
+
+
+async def create_whole(journaled: JournaledFiles, path: str) -> AppendFile:
+    """A segment that no journal takes part in: only its close makes it durable.
+
+    Raises: as ``create``.
+    """
+    return await journaled._files.create(path, durability=Durability.FLUSHED)
+
+
+def journal_figures(journaled: JournaledFiles) -> JournalFigures:
+    """The journals at this moment."""
+    own, files = journaled.own.values(), journaled.open.values()
+    return JournalFigures(
+        files=sum(len(journal.lengths) for journal in own),
+        stored_bytes=sum(journal.total_bytes for journal in own),
+        full=any(journal.full for journal in own),
+        unwritten_bytes=sum(file.unwritten.bytes for file in files),
+        recovered=len(journaled.formers),
+        recovered_bytes=journaled._former_memory.bytes,
+    )
+
+
+def forget_former(journaled: JournaledFiles, name: str) -> None:
+    """The journal has ended: nobody asks for what it held."""
+    former = journaled.formers.pop(name, None)
+    if former is not None:
+        former.forget_all()

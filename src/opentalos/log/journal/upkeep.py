@@ -7,13 +7,15 @@ error of one journal or segment is logged and stops the upkeep of no other.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 from opentalos.log.journal.format import ROOT, ended_path, number_of
 from opentalos.log.journal.former import FormerJournal
 from opentalos.log.journal.journal import Journal, end_journal
 from opentalos.log.journal.journaled_file import JournaledFile, written_quietly
-from opentalos.log.journal.store import JournaledFiles
+from opentalos.log.journal.store import JournaledFiles, forget_former
 from opentalos.model.errors import OutcomeUnknown, TalosError, Unavailable
+from opentalos.model.message import PartitionKey
 from opentalos.ports.file_store import FileStore
 
 _log = logging.getLogger(__name__)
@@ -36,33 +38,47 @@ FENCE_DEADLINE_S = 10.0  # of one file
 def due(files: Iterable[JournaledFile], spare: int, before_s: float) -> list[JournaledFile]:
     """The segments to write out: those that need a file of the journal below ``spare``, and those
     that wait since before ``before_s``; longest waiting first. Those that failed are left out.
+
+    A late one waits until the journal needs the room, so a quiet partition makes no small files.
     """
     found = [
         file
         for file in files
         if file.dead is None
         and file.oldest is not None
-        and (file.oldest < spare or file.unwritten_since_s <= before_s)
+        and (file.oldest < spare or (not file.late and file.unwritten_since_s <= before_s))
     ]
     return sorted(found, key=lambda file: (file.oldest or 0, file.unwritten_since_s))
 
 
+class Named(Protocol):
+    """What manifests say; see ``maintenance/registered.py``."""
+
+    async def needed(self, path: str, *, decide: bool = False) -> bool: ...
+    async def journals(self) -> dict[str, list[PartitionKey]]: ...
+
+
 class JournalUpkeep:
-    """``needed`` asks the manifest whether a segment, by path, is its partition's unsealed one;
-    ``named`` which journals manifests name; ``reopen`` opens a partition again whose segment could
-    not be written out.
+    """``registered`` answers from the manifests; ``reopen`` opens a partition again whose segment
+    could not be written out; ``roll`` writes a segment out, closes its file and seals it;
+    ``recover_soon`` recovers partitions that a former journal is kept for.
     """
 
     def __init__(
         self,
         files: FileStore,
         journaled: JournaledFiles,
-        needed: Callable[[str], Awaitable[bool]],
-        named: Callable[[], Awaitable[set[str]]],
+        registered: Named,
         reopen: Callable[[str], None],
+        roll: Callable[[str], Awaitable[None]],
+        recover_soon: Callable[[Iterable[PartitionKey]], None],
     ) -> None:
-        self._files, self._journaled, self._needed = files, journaled, needed
-        self._named, self._reopen = named, reopen
+        self._files, self._journaled = files, journaled
+        self._registered, self._reopen, self._roll = registered, reopen, roll
+        self._recover_soon = recover_soon
+        self._to_roll: dict[str, None] = {}  # late segments whose files are not made yet
+        self._rolls: dict[asyncio.Task[None], None] = {}
+        journaled.roll_soon = self._roll_soon
         self._search_s = 0.0  # loop time of the next search
         self._check_recovered_s = 0.0  # and of the next check of what was recovered
         self._turn = 0
@@ -78,9 +94,11 @@ class JournalUpkeep:
 
     async def close(self) -> None:
         """End the passes; the journals stay as they are."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._to_roll.clear()
+        tasks = [*self._rolls, *([] if self._task is None else [self._task])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def end_all(self) -> None:
         """All partitions are closed: end the journals that nothing needs any more.
@@ -89,6 +107,8 @@ class JournalUpkeep:
         """
         for journal in list(self._journaled.own.values()):
             await _apart(f"journal {journal.name}", self._end_own(journal, close=True))
+        for former in list(self._journaled.formers.values()):
+            await _apart(f"journal {former.name}", self._end_former(former))
 
     async def stop_all(self) -> None:
         """End every task of the journals, whatever is under way."""
@@ -99,6 +119,7 @@ class JournalUpkeep:
 
     async def run_pass(self) -> None:
         """One pass; what fails is logged, and a later pass tries it again."""
+        self._journaled.slots.ask()  # what was to make room may have failed
         await self._write_out()
         await self._release_taken()
         for journal in list(self._journaled.own.values()):
@@ -110,25 +131,41 @@ class JournalUpkeep:
             await _apart(f"journal {former.name}", self._end_former(former))
 
     async def search(self) -> None:
-        """Read journals that no manifest names, so that they end, and forget those that ended.
+        """Make sure that journals of other processes end, and forget those that ended.
 
-        Their servers died when all was sealed, or they live and no partition is open under it: then
-        the fence costs the next one an opening. What it has of a segment that is registered
-        meanwhile keeps it, as with any other. Raises: TalosError.
+        Partitions that are kept in one and belong to this server are recovered; one that no
+        manifest names is read. Its server died when all was sealed, or it lives and no partition is
+        open under it: then the fence costs the next one an opening. What it has of a segment that
+        is registered meanwhile keeps it, as with any other. Raises: TalosError.
         """
         found: dict[str, bool] = {}  # by name: whether a file of it is left
         for path in await self._files.list(ROOT):
             name = path.split("/")[1]
             found[name] = found.get(name, False) or number_of(path) is not None
-        for name in (*self._journaled.own, *self._journaled.formers):
+        formers = [name for name in self._journaled.formers if name not in self._journaled.own]
+        for name in (*self._journaled.own, *formers):
             found.pop(name, None)
-        named = await self._named() if found else set()
-        for name, left in found.items():
-            if left and name not in named:
-                reading = self._journaled.read_former(name, FENCE_DEADLINE_S)
-                await _apart(f"journal {name}", reading)
+        named = await self._registered.journals() if found or formers else {}
+        kept = [*formers, *(name for name, left in found.items() if left)]
+        self._recover_soon([key for name in kept for key in named.get(name, ())])
+        unnamed = [name for name, left in found.items() if left and name not in named]
+        for name in unnamed:
+            reading = self._journaled.read_former(name, FENCE_DEADLINE_S)
+            await _apart(f"journal {name}", reading)
+        await self._end_torn(unnamed)
         ended = [name for name, left in found.items() if not left and name not in named]
         await self._forget_ended(ended)
+
+    async def _end_torn(self, fenced: list[str]) -> None:
+        """End damaged journals that no manifest names since their fence: nothing was acknowledged
+        there. A power loss leaves them, if the first write of a journal was under way.
+        """
+        formers = self._journaled.formers
+        torn = [formers[name] for name in fenced if name in formers and formers[name].damage]
+        named = await self._registered.journals() if torn else {}
+        for former in torn:
+            if former.name not in named:
+                former.excuse()  # the next pass ends it
 
     async def _forget_ended(self, names: list[str]) -> None:
         """Delete what says that a journal has ended, once nobody can ask for it any more."""
@@ -144,18 +181,54 @@ class JournalUpkeep:
         before_s = asyncio.get_running_loop().time() - WRITE_OUT_AFTER_S
         waiting: list[JournaledFile] = []
         for journal in journaled.own.values():
-            full = journal.total_bytes > journaled.settings.bytes_max or journal.dead is not None
+            full = (
+                journal.total_bytes > journaled.settings.journal_bytes_max
+                or journal.dead is not None
+            )
             spare = journal.number + (journal.dead is not None) if full else 0
             of_it = [file for file in journaled.open.values() if file.journal is journal]
             waiting += due(of_it, spare, before_s)
+        if journaled.settings.files_open_max:
+            for file in waiting:
+                if file.late and not file.rolling:
+                    file.rolling = True
+                    self._roll_soon(file.path)
+            # Who makes a file writes it as well; a pass that waited for it would stop the others.
+            waiting = [file for file in waiting if not (file.late or file.making)]
         waiting.reverse()
 
         async def write() -> None:
             while waiting:
                 file = waiting.pop()
+                journaled.settings.counters.write_outs += 1
                 await _apart(file.path, _written_in_time(file))
 
         await asyncio.gather(*(write() for _ in range(WRITES_AT_ONCE)))
+
+    def _roll_soon(self, path: str) -> None:
+        """Those that have an open file need no slot, so they wait for nobody."""
+        file = self._journaled.open.get(path)
+        self._to_roll[path] = None
+        busy = len(self._rolls) >= self._journaled.settings.files_open_max
+        if busy and not (file is not None and file.holds):
+            return
+        if busy:
+            del self._to_roll[path]
+        task = asyncio.get_running_loop().create_task(
+            self._roll_all([path] if busy else None), name="log-journal-roll"
+        )
+        self._rolls[task] = None
+        task.add_done_callback(lambda done: self._rolls.pop(done, None))
+
+    async def _roll_all(self, paths: list[str] | None) -> None:
+        """Roll these, or whatever is to be rolled."""
+        while paths or (paths is None and self._to_roll):
+            path = paths.pop() if paths else next(iter(self._to_roll))
+            self._to_roll.pop(path, None)
+            await _apart(path, self._roll(path))
+            file = self._journaled.open.get(path)
+            if file is not None:
+                file.rolling = False
 
     async def _release_taken(self) -> None:
         """Forget segments that failed here and that another opening has sealed meanwhile."""
@@ -176,7 +249,7 @@ class JournalUpkeep:
         return [*paths[self._turn :], *paths[: self._turn]][:CHECKED_PER_PASS]
 
     async def _release_if_taken(self, path: str) -> None:
-        if not await self._needed(path):
+        if not await self._registered.needed(path):
             self._journaled.settle(path)
         elif path in self._journaled.open:
             self._reopen(path)
@@ -188,12 +261,12 @@ class JournalUpkeep:
         if journal.idle:
             await journal.end()
             self._journaled.own.pop(journal.name, None)
-            self._journaled.formers.pop(journal.name, None)
+            forget_former(self._journaled, journal.name)
 
     async def _end_former(self, former: FormerJournal) -> None:
         """End a fenced journal once each segment that needs it is sealed, whoever did it."""
         for path in former.segments()[:CHECKED_PER_PASS]:
-            if await self._needed(path):
+            if await self._registered.needed(path, decide=True):
                 return
             former.forget(path)
         if former.segments():
@@ -201,7 +274,7 @@ class JournalUpkeep:
         # Files of one that is damaged stay for whoever repairs it.
         if not former.damage and former.name not in self._journaled.own:
             await end_journal(self._files, former.name)
-        self._journaled.formers.pop(former.name, None)
+        forget_former(self._journaled, former.name)
 
     async def _repeat(self) -> None:
         while True:

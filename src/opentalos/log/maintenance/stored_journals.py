@@ -4,7 +4,7 @@ from opentalos.log.journal.extents import Extents
 from opentalos.log.journal.former import FormerJournal, read_former
 from opentalos.log.segment.format import SEGMENT_HEADER_BYTES
 from opentalos.log.segment.scan import Readable
-from opentalos.model.errors import CorruptLog
+from opentalos.model.errors import CorruptLog, NotFound
 from opentalos.ports.file_store import FileStore
 
 _LENGTH_MAX = 1 << 62  # of a file, to search its end
@@ -20,7 +20,12 @@ class LaidOver:
 
     async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
         """See the port."""
-        raw = await self._files.read(path, position=position, bytes_max=bytes_max)
+        try:
+            raw = await self._files.read(path, position=position, bytes_max=bytes_max)
+        except NotFound:
+            if self._extents.start != 0:
+                raise
+            raw = b""  # a late segment: the journal has all of it
         return self._extents.laid_over(raw, position, bytes_max)
 
 
@@ -33,16 +38,28 @@ class StoredJournals:
 
     async def lay_over(self, path: str, name: str) -> tuple[LaidOver, str]:
         """The segment with what the journal has of it; and what is wrong, or an empty string."""
-        length, fault, extents = await file_length(self._files, path), "", Extents()
+        fault, extents = "", Extents()
+        try:
+            length = await file_length(self._files, path)
+        except NotFound:
+            length = 0
         if name:
             try:
-                extents = (await self._former(name)).extents(path)
+                extents = await (await self._former(name)).load(self._files, path)
             except CorruptLog as error:
                 fault = str(error)
         found = LaidOver(self._files, extents, length)
         if found.gap is not None:
             fault = f"bytes from position {found.gap} on are missing"
         return found, fault
+
+    async def have_all(self, path: str, name: str) -> bool:
+        """Whether that journal has every byte of a segment without a file."""
+        try:
+            extents = await (await self._former(name)).load(self._files, path)
+        except CorruptLog:
+            return False
+        return extents.start == 0 and extents.first_gap(0) is None
 
     async def _former(self, name: str) -> FormerJournal:
         found = self._formers.get(name)

@@ -30,8 +30,12 @@ from opentalos.log.segment.scan import (
     scan_segment,
     valid_blocks,
 )
-from opentalos.log.segment.view import SIDE_INDEX_BYTES_MAX, read_segment_header, rebuild_side_index
-from opentalos.log.segment.writer import store_side_index
+from opentalos.log.segment.view import (
+    SIDE_INDEX_BYTES_MAX,
+    read_segment_header,
+    rebuild_side_index,
+    store_side_index,
+)
 from opentalos.model.errors import CorruptLog, NewerFormat, NotFound
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import PartitionKey
@@ -128,7 +132,7 @@ class LogVerifier:
         async for finding in self._check_files(key, manifest):
             yield finding
         for segment in manifest.segments:
-            async for finding in self._check_segment(key, segment, manifest.journal):
+            async for finding in self._check_segment(key, segment, manifest):
                 yield finding
             on_segment()
 
@@ -165,10 +169,19 @@ class LogVerifier:
     def _found(self, kind: Kind, key: PartitionKey, path: str, text: str) -> Finding:
         return Finding(kind, key, f"{self.name_of(key)}: {path} {text}", path)
 
-    async def _check_segment(self, key: PartitionKey, segment: Segment, journal: str) -> Findings:
+    async def _check_segment(
+        self, key: PartitionKey, segment: Segment, manifest: Manifest
+    ) -> Findings:
         path = segment.path(key)
+        files: Readable = self._files
+        length = segment.bytes
+        if not segment.sealed:
+            laid_over, missing = await self._journals.lay_over(path, manifest.journal)
+            files, length = laid_over, laid_over.length
+            if missing:
+                yield self._found(Kind.DAMAGE, key, path, missing)
         try:
-            header = await read_segment_header(self._files, path)
+            header = await read_segment_header(files, path)
         except (CorruptLog, NewerFormat) as error:
             text = f"{self.name_of(key)} offset {segment.base_offset}: {error}"
             yield Finding(Kind.DAMAGE, key, text, path, 0, segment.base_offset)
@@ -178,15 +191,8 @@ class LogVerifier:
             sound = False
             yield self._found(Kind.DAMAGE, key, path, f"position 0: {text}")._replace(position=0)
         side, fault = None, ""
-        files: Readable = self._files
         if segment.sealed:
             side, fault = await self._read_side_index(index_path(path))
-            length = segment.bytes
-        else:
-            laid_over, missing = await self._journals.lay_over(path, journal)
-            files, length = laid_over, laid_over.length
-            if missing:
-                yield self._found(Kind.DAMAGE, key, path, missing)
         index = _IndexCheck(side)
         scan = SegmentScan(header.seed, segment.base_offset, index)
         async for finding in self._scan(scan, _Before(key, path, segment, files), length):

@@ -10,7 +10,8 @@ Shape: one JSON object, UTF-8: version, epoch, owner, instance, change, start, d
     field, in ``state_of`` as the third; one whose append times are wrong has ``counted_ms`` as a
     seventh. A record with such a segment has version 2, else 1.
     Optional: journal (the name of the one that may hold the end of the unsealed segment; such a
-    record has version 3), end_state (the log's state at the end of the last sealed segment,
+    record has version 3), late (that segment may have no file yet, and the journal all of it; such
+    a record has version 4), end_state (the log's state at the end of the last sealed segment,
     base64), handed_over, and metered ([offset below which all is metered, earliest append time
     of later messages, offset from which on nothing was left out]).
     ``instance`` and ``change`` make every written value unique, so a read resolves the outcome
@@ -28,7 +29,8 @@ from opentalos.log.segment.format import segment_path
 from opentalos.model.errors import CorruptLog, ManifestFull, NewerFormat
 from opentalos.model.message import PartitionKey
 
-MANIFEST_VERSION = 3
+MANIFEST_VERSION = 4
+_VERSION_WITHOUT_LATE = 3
 _VERSION_WITHOUT_JOURNAL = 2
 _VERSION_WITHOUT_NUMBERS = 1  # so that a server of that version can read it
 _ROW_FIELDS = 5  # without a number and ``counted_ms``
@@ -91,6 +93,7 @@ class Manifest:
     # rest of a minute as the whole.
     metered: Mark | None = None
     journal: str = ""  # that may hold the end of the unsealed segment
+    late: bool = False  # the unsealed segment may have no file yet
 
     @property
     def unsealed(self) -> Segment | None:
@@ -120,9 +123,9 @@ class Manifest:
             return self
         former = self.segments[:-1]
         segments = former if sealed is None else (*former, sealed)
-        return replace(self, segments=segments, journal="")
+        return replace(self, segments=segments, journal="", late=False)
 
-    def registered(self, segment: Segment, journal: str = "") -> "Manifest":
+    def registered(self, segment: Segment, journal: str = "", *, late: bool = False) -> "Manifest":
         """A new unsealed segment at the end; the one before must be sealed."""
         if self.unsealed is not None:
             raise ValueError("at most one segment may be unsealed")
@@ -130,6 +133,7 @@ class Manifest:
             self,
             segments=(*self.segments, segment),
             journal=journal,
+            late=late,
             state_of=None,
             end_state=b"",
             handed_over=False,
@@ -192,7 +196,9 @@ class Manifest:
             "segments": rows,
         }
         if self.journal:
-            fields.update(version=MANIFEST_VERSION, journal=self.journal)
+            fields.update(version=_VERSION_WITHOUT_LATE, journal=self.journal)
+        if self.late:
+            fields.update(version=MANIFEST_VERSION, late=True)
         if self.end_state:
             fields["end_state"] = b64encode(self.end_state).decode()
         if self.handed_over:
@@ -247,5 +253,6 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
         end_state=b64decode(fields.get("end_state", ""), validate=True),
         handed_over=fields.get("handed_over", False),
         journal=fields.get("journal", ""),
+        late=fields.get("late", False),
         metered=Mark(*map(int, metered)) if metered else None,
     )

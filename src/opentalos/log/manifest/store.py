@@ -93,6 +93,19 @@ class ManifestStore:
             version = record.version
         return VersionedManifest(marked, version)
 
+    async def refuse_older(self, key: PartitionKey, versioned: VersionedManifest) -> bool:
+        """Let no change succeed any more that expects this version; the content stays.
+
+        So what a change under way would have named is never named. False: it was changed meanwhile.
+        """
+        try:
+            await self.meta.replace(
+                manifest_path(key), versioned.manifest.encode(), versioned.version
+            )
+        except VersionConflict:
+            return False
+        return True
+
     async def remove(self, key: PartitionKey, versioned: VersionedManifest) -> None:
         """Delete exactly this version; an absent record is no error."""
         if versioned.version == ABSENT:

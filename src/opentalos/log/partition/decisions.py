@@ -19,6 +19,7 @@ from opentalos.model.errors import (
     StorageFull,
     TalosError,
     TopicNotExist,
+    to_keep,
 )
 from opentalos.model.limits import LogLimits
 
@@ -63,7 +64,8 @@ def segment_due(
     outdated = is_outdated(partition)
     thin = factor == 1 and segment.file.thin  # what follows gets more replicas in another file
     if idle_s is not None:
-        return Due.SEAL if old or outdated or thin or idle_s >= limits.idle_seal_s else None
+        idle = idle_s >= limits.idle_seal_s and not segment.late  # a late one costs no open file
+        return Due.SEAL if old or outdated or thin or idle else None
     if not segment.has_messages:
         return Due.DISCARD if outdated else None
     if outdated:  # no put may be acknowledged at the old durability
@@ -146,6 +148,7 @@ class Failures:
         "_given_up",
         "_judged",
         "_last_s",
+        "commits",
         "count",
         "error",
         "first_s",
@@ -154,6 +157,7 @@ class Failures:
 
     def __init__(self) -> None:
         self.count = 0
+        self.commits = 0  # of these: no openings
         self.suspects = 0  # blocks at the head of the queue that are to be committed alone
         self.error: BaseException | None = None  # the last one
         self.first_s = 0.0  # when the first attempt that failed began
@@ -165,21 +169,22 @@ class Failures:
     def commit_failed(self, error: BaseException, now_s: float) -> None:
         """A commit failed; ``returned`` follows when an opening has looked."""
         self.note(error, now_s, now_s)
+        self.commits += 1
         self._judged = False
 
     def note(self, error: BaseException, began_s: float, now_s: float) -> None:
         """An attempt that began at ``began_s`` failed."""
         if self.count and now_s - self._last_s > FORGOTTEN_AFTER_S:
-            self.count = self._given_up = 0
+            self.count = self.commits = self._given_up = 0
         if not self.count:
             self.first_s = began_s
         self.count += 1
         self._last_s = now_s
-        self.error = error
+        self.error = to_keep(error)
 
     def stored(self, blocks: int) -> None:
         """A commit of so many blocks succeeded."""
-        self.count = self._given_up = self._alone = 0
+        self.count = self.commits = self._given_up = self._alone = 0
         self.suspects = max(0, self.suspects - blocks)
         self.error = None
 
@@ -196,6 +201,10 @@ class Failures:
             return False
         self._alone = 0
         self.suspects -= 1
+        if blocks and not self.suspects:
+            # It explains the failures: those who come next wait through none of them, but if
+            # their group fails as well, its blocks are committed one by one at once.
+            self.count = min(self.count, ISOLATE_AFTER)
         return blocks > 0
 
     def answered(self) -> None:

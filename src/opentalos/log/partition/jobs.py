@@ -7,9 +7,12 @@ happened.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
+from opentalos.log.journal.journaled_file import JournaledFile
 from opentalos.log.manifest.manifest import END_STATE_BYTES_MAX, Manifest, Segment
 from opentalos.log.manifest.store import NOTHING, VersionedManifest
 from opentalos.log.partition.decisions import is_outdated
@@ -20,7 +23,7 @@ from opentalos.log.partition.state import State
 from opentalos.log.partition.writer import PartitionWriter, marked
 from opentalos.log.segment.format import index_path
 from opentalos.log.segment.index import SideIndex
-from opentalos.log.segment.view import read_side_index, rebuild_side_index
+from opentalos.log.segment.view import read_side_index, rebuild_side_index, store_side_index
 from opentalos.log.segment.writer import (
     OpenSegment,
     delete_if_gone,
@@ -28,11 +31,12 @@ from opentalos.log.segment.writer import (
     seal_segment,
     sealed_entry,
     side_index_of,
-    store_side_index,
     write_side_index,
+    write_side_index_soon,
 )
 from opentalos.model.errors import (
     ManifestFull,
+    NotFound,
     OutcomeUnknown,
     PartitionNotServing,
     StoreUnavailable,
@@ -41,6 +45,8 @@ from opentalos.model.errors import (
 from opentalos.model.message import Durability
 
 _log = logging.getLogger(__name__)
+
+IDLE_S = 10.0  # without a put: another one soon is not expected
 
 
 async def open_now(writer: PartitionWriter) -> None:
@@ -53,12 +59,42 @@ async def open_now(writer: PartitionWriter) -> None:
         raise writer.refusal() or PartitionNotServing(f"{name_of(writer.key)} cannot be opened")
 
 
+async def recover_unused(writer: PartitionWriter) -> None:
+    """Job: recover what a former server left, and keep no file open for it unless it is used.
+
+    A late segment has no open file, and sealing it would make a small one.
+    """
+    await open_now(writer)
+    segment = writer.segment
+    if segment is None:
+        raise writer.refusal() or PartitionNotServing(f"{name_of(writer.key)} is damaged")
+    unused = not writer.queue and writer.context.guard.steady()
+    if unused and (segment.empty or not segment.late):
+        await seal(writer)
+
+
 async def reopen(writer: PartitionWriter, path: str) -> None:
     """Job: the segment at ``path`` cannot be written behind its journal: go on in another one."""
     if writer.segment is not None and writer.segment.view.path == path:
         writer.write_failed(OutcomeUnknown(f"{path} could not be written behind the journal"))
     if writer.segment is None and writer.served:
         await open_now(writer)
+
+
+async def roll(writer: PartitionWriter, path: str) -> None:
+    """Job: the segment at ``path`` is to have no open file, and to need its journal no more.
+
+    A busy partition continues in the next segment; an idle one is sealed, and so is one without
+    messages, whose next segment would be the same file.
+    """
+    segment, context = writer.segment, writer.context
+    if segment is None or segment.view.path != path or not context.guard.steady():
+        return
+    idle = asyncio.get_running_loop().time() - writer.last_put_s >= IDLE_S
+    if segment.has_messages and (writer.queue or not idle):
+        await writer.write_step(in_job=True, roll=True)
+    elif not writer.queue:
+        await seal(writer)
 
 
 async def claim(writer: PartitionWriter) -> None:
@@ -114,23 +150,37 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
     segment = writer.segment
     if segment is None:
         return
+    keeps = not segment.empty or keeps_state(writer.versioned.manifest, segment.state)
+    if keeps:
+        await segment.reserve()
+        if writer.segment is not segment:
+            raise PartitionNotServing(f"{name_of(writer.key)} was given up while it was sealed")
     writer.begin_seal()
     context = writer.context
     path = segment.view.path
     drained_s = loop.time()
-    keeps = not segment.empty or keeps_state(writer.versioned.manifest, segment.state)
     side = side_index_of(segment) if keeps else None
     try:
         end_state = segment.state.encode()
-        at_once = handing_over and _may_close_later(segment, end_state)
+        # A slot is given back as soon as possible, and a side index would wait for another one
+        # behind the files of all segments that are sealed at the same time.
+        slotted = isinstance(segment.file, JournaledFile) and segment.file.slotted
+        index_later = slotted and len(end_state) <= END_STATE_BYTES_MAX
+        at_once = handing_over and not slotted and _may_close_later(segment, end_state)
         if at_once:
             least_s = context.limits.commit_deadline_s / 2  # as in ``_closed``
             await writer.bounded(segment.write_out(), least_s=least_s)
-        entry = sealed_entry(segment) if at_once else await _closed(writer, segment, side)
+        closed = at_once or (segment.late and not keeps)
+        if closed:  # a late one that keeps nothing makes no file for that
+            entry = sealed_entry(segment)
+        else:
+            entry = await _closed(writer, segment, None if index_later else side)
         closed_s = loop.time()
         manifest = writer.versioned.manifest.with_last_sealed(entry if keeps else None)
         if at_once:
             manifest = manifest.handed_off(end_state)
+        elif keeps and index_later:
+            manifest = replace(manifest, end_state=end_state)
         versioned = await context.manifests.change(
             writer.key, writer.versioned, marked(writer, manifest)
         )
@@ -142,6 +192,8 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
     writer.sealed(versioned)
     if at_once:
         finish_soon(context, writer.key, segment, side)
+    elif side is not None and index_later:
+        write_side_index_soon(context, writer.key, path, side)
     if side is None:
         context.schedule_deletion(path, 0.0)
     else:
@@ -264,17 +316,18 @@ def _metered(writer: PartitionWriter, segments: tuple[Segment, ...]) -> tuple[Se
 async def _keep_state(writer: PartitionWriter, last: Segment) -> None:
     """Make sure of the last segment's side index: it will be the only place of the log's state.
 
-    Writing it at the seal may have failed, which does no harm as long as the segment is there; or
-    its sync, and then it is read although a loss of power takes it: its recovery makes it durable.
+    Writing it at the seal may have failed, which does no harm as long as the segment is there. Or
+    its end is open: then it is read, although a part of it may be cut yet, or be lost with the
+    power. Its recovery decides that and makes it durable.
     """
     context, path = writer.context, last.path(writer.key)
-    interval_bytes = context.limits.index_interval_bytes
+    limits = context.limits
+    with contextlib.suppress(NotFound):
+        await context.files.recover(index_path(path), deadline_s=limits.recover_deadline_s)
+    interval_bytes = limits.index_interval_bytes
     if await read_side_index(context.files, index_path(path), interval_bytes) is None:
         side, _ = await rebuild_side_index(context.files, path, last, interval_bytes)
         await store_side_index(context.files, path, side)
-    else:
-        deadline_s = context.limits.recover_deadline_s
-        await context.files.recover(index_path(path), deadline_s=deadline_s)
 
 
 async def delete(writer: PartitionWriter) -> None:

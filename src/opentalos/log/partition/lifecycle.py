@@ -9,13 +9,14 @@ module and in the writer, each between two awaits.
 import logging
 
 from opentalos.log.context import LogContext
+from opentalos.log.journal.journaled_file import abandon
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import NOTHING, VersionedManifest
 from opentalos.log.metering.meter import Mark, Meter
 from opentalos.log.partition.queue import NO_BLOCKS, PutQueue, name_of, refuse_jobs
-from opentalos.log.partition.read_waiters import Arrivals
 from opentalos.log.partition.state import GONE, INITIAL, READABLE, Event, State, next_state
 from opentalos.log.results import TopicLogSettings
+from opentalos.log.scheduling.read_waiters import Arrivals
 from opentalos.log.segment.view import SegmentView
 from opentalos.log.segment.writer import OpenSegment
 from opentalos.model.errors import (
@@ -212,6 +213,16 @@ class PartitionLifecycle(PutQueue):
         self.context.open_partitions.pop(self, None)
 
     def _abandon(self, segment: OpenSegment | None) -> None:
-        """Its file is never written again, whatever its state; closed when storage answers."""
+        """Its file is never written again, whatever its state; closed when storage answers.
+
+        Known to the journals at once: perhaps no put opens the partition, and others wait for the
+        slot of the file, or for the journal that it keeps.
+        """
         if segment is not None:
-            self.abandoned = [*(self.abandoned or ()), segment.file]
+            self._abandon_unless_named(segment)
+            for file in self.abandoned or ():
+                abandon(file)
+
+    def _abandon_unless_named(self, segment: OpenSegment) -> None:
+        """The same if the change of the manifest fails that is to name it."""
+        self.abandoned = [*(self.abandoned or ()), segment.file]

@@ -134,7 +134,8 @@ class EndRecovery:
         if scan.fault and scan.position < length:
             await self._check_damage(versioned, scan, path, length)
         tail = await _read_tail(fixed, path, scan)
-        if scan.tail_position == scan.state_end and not keeps_state(versioned.manifest, scan.state):
+        keeps = self._copy_from >= scan.state_end and keeps_state(versioned.manifest, scan.state)
+        if scan.tail_position == scan.state_end and not keeps:  # perhaps it has no file at all
             return RecoveredEnd(None, None, scan.tail_offset, scan.state, tail)
         scan.index.cut(scan.tail_position)
         sealed = last._replace(

@@ -19,6 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from opentalos.log.context import LogContext
+from opentalos.log.journal.journaled_file import given_back
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import VersionedManifest
 from opentalos.log.partition.log_end import (
@@ -79,7 +80,7 @@ async def open_partition(
     context.counters.openings += 1
     loop = asyncio.get_running_loop()
     began_s = loop.time()
-    versioned, present = await _claimed(context, key, claim)
+    versioned, present, again = await _claimed(context, key, claim)
     claimed_s = loop.time()
     former = versioned.manifest.unsealed
     try:
@@ -88,14 +89,15 @@ async def open_partition(
             recovered = await sealed_end(context, key, versioned, claim)
         else:
             recovered = await EndRecovery(context, key, settings, claim).run(versioned, former)
+        if again and versioned.manifest.journal:
+            # Another owner may have taken over meanwhile and have ended the journal that had the
+            # rest, which must not count as "not done".
+            await _check_owned(context, key, versioned)
+        claim.recovered(recovered.tail_end)
     except CorruptLog as error:
-        # Another owner may have taken over meanwhile and have added or dropped these files.
-        if (await context.manifests.load(key)).version != versioned.version:
-            raise PartitionNotServing(
-                f"{name_of(key)}: another server owns the partition"
-            ) from error
+        # Or have added or dropped these files.
+        await _check_owned(context, key, versioned, error)
         raise
-    claim.recovered(recovered.tail_end)
     recovered_s = loop.time()
     start = SegmentStart(
         versioned.manifest.epoch, recovered.next_offset, recovered.state, recovered.tail
@@ -105,7 +107,7 @@ async def open_partition(
     entry = Segment(segment.view.base_offset, segment.epoch)
     try:
         _check_guard(context, key)
-        registered = sealed.registered(entry, segment.journal)
+        registered = sealed.registered(entry, segment.journal, late=segment.late)
         versioned = await context.manifests.change(key, versioned, registered)
     except TalosError:
         await _close_quietly(segment)
@@ -122,10 +124,22 @@ async def open_partition(
     return Opened(versioned, segment)
 
 
+async def _check_owned(
+    context: LogContext,
+    key: PartitionKey,
+    versioned: VersionedManifest,
+    error: CorruptLog | None = None,
+) -> None:
+    """Raises: PartitionNotServing, because of ``error``: the manifest has changed."""
+    if (await context.manifests.load(key)).version != versioned.version:
+        raise PartitionNotServing(f"{name_of(key)}: another server owns the partition") from error
+
+
 async def _claimed(
     context: LogContext, key: PartitionKey, claim: Claim
-) -> tuple[VersionedManifest, Sequence[str]]:
-    """The manifest with the next epoch, owned by this server; and the partition's files."""
+) -> tuple[VersionedManifest, Sequence[str], bool]:
+    """The manifest with the next epoch, owned by this server; the partition's files; and whether
+    it was this server's before."""
     versioned = await _former(context, key)
     # The claim expects the manifest that was loaded before the files are listed, so whatever it
     # names is among them. What a former owner adds meanwhile is left to the next opening.
@@ -140,9 +154,10 @@ async def _claimed(
     if isinstance(present, BaseException):
         raise present
     former = versioned.manifest
-    if former.handed_over and not _is_ours(context, former):
+    again = _is_ours(context, former)
+    if former.handed_over and not again:
         close_handed_over(context, key, former)
-    return owned, present
+    return owned, present, again
 
 
 async def _former(context: LogContext, key: PartitionKey) -> VersionedManifest:
@@ -208,7 +223,7 @@ def _check_room(context: LogContext, manifest: Manifest) -> None:
 async def _close_quietly(segment: OpenSegment) -> None:
     """Close a file that may be an orphan now, so that no descriptor stays open."""
     try:
-        await segment.file.close()
+        await given_back(segment.file)
     except TalosError as error:
         _log.debug("%s was not closed: %s", segment.view.path, error)
 
@@ -253,7 +268,7 @@ def _drop_orphans(
     """Let what former owners left behind be deleted; check that every registered segment is there.
 
     Raises: CorruptLog: a file of this epoch or a later one exists, so the manifest is older than
-    the files, or a registered segment is missing.
+    the files, or a registered segment is missing. A late one is judged with its journal.
     """
     named = {segment.path(key) for segment in manifest.segments}
     kept = named | {index_path(path) for path in named}
@@ -271,6 +286,8 @@ def _drop_orphans(
                 f"{manifest.epoch}: the coordination data was rolled back"
             )
         orphans.append(path)
+    if manifest.late and manifest.unsealed is not None:
+        named.discard(manifest.unsealed.path(key))
     missing = sorted(named.difference(present))
     if missing:
         raise CorruptLog(f"{name_of(key)}: segment file {missing[0]} is missing")

@@ -84,6 +84,10 @@ class PutQueue(ABC):
         self._paused: tuple[TalosError, float] | None = None  # why, and until when in loop time
 
     @abstractmethod
+    def join(self) -> bool:
+        """Whether a frame of the journal takes the next group; see lanes.Worker."""
+
+    @abstractmethod
     async def work(self) -> float:
         """One step; see lanes.Worker."""
 
@@ -236,7 +240,7 @@ class PutQueue(ABC):
             if not future.done():
                 future.set_result(None)
 
-    def answer(self, waiter: AppendWaiter, base: int, error: TalosError | None) -> None:
+    def _answer(self, waiter: AppendWaiter, base: int, error: TalosError | None) -> None:
         """Call one waiter; one that raises harms no other."""
         try:
             waiter(base, error)
@@ -265,11 +269,11 @@ class PutQueue(ABC):
         self.release(group.pending_bytes)
         self.answered += group.blocks
         for _, waiter, _, _ in (*group.entries, *group.followers):
-            self.answer(waiter, -1, error)
+            self._answer(waiter, -1, error)
         for waiter, base, answer in group.answered:
             # A refusal may rest on a table that a new owner has changed, so it is only "not done".
             refused = answer and PartitionNotServing(f"{name_of(self.key)}: {error}")
-            self.answer(waiter, base, refused)
+            self._answer(waiter, base, refused)
 
     def refuse_queue(self, error: TalosError) -> None:
         """Answer the queue: nothing of it was handed to a file, so it is not done."""
@@ -278,7 +282,7 @@ class PutQueue(ABC):
         self.release(sum(size for _, _, size in refused))
         self.answered += len(refused)
         for _, waiter, _ in refused:
-            self.answer(waiter, -1, error)
+            self._answer(waiter, -1, error)
 
 
 def refuse_jobs(queue: PutQueue, refused: TalosError) -> None:

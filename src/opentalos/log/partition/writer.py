@@ -12,8 +12,10 @@ import logging
 from dataclasses import replace
 
 from opentalos.log.context import LogContext
+from opentalos.log.journal.journaled_file import given_back
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import VersionedManifest
+from opentalos.log.partition.commits import OPEN, PartitionCommits
 from opentalos.log.partition.decisions import (
     ISOLATE_AFTER,
     Attempt,
@@ -24,9 +26,8 @@ from opentalos.log.partition.decisions import (
 from opentalos.log.partition.opening import open_partition
 from opentalos.log.partition.queue import name_of
 from opentalos.log.partition.state import TRANSITIONS, Event, State
-from opentalos.log.partition.watch import PartitionWatch
 from opentalos.log.results import TopicLogSettings
-from opentalos.log.scheduling.lanes import DONE, PARKED
+from opentalos.log.scheduling.lanes import PARKED
 from opentalos.log.segment.state_format import LogState
 from opentalos.log.segment.view import SegmentView
 from opentalos.log.segment.writer import (
@@ -48,16 +49,14 @@ from opentalos.model.errors import (
     PartitionNotServing,
     StorageFull,
     TalosError,
+    to_keep,
 )
 from opentalos.model.message import PartitionKey
 
 _log = logging.getLogger(__name__)
 
-# Where commits are legal and change nothing, so a group costs no look-up in the table.
-_OPEN = State.OPEN
 
-
-class PartitionWriter(PartitionWatch):
+class PartitionWriter(PartitionCommits):
     """Executes what the partition's state allows; while it is open, it alone appends.
 
     ``work`` takes one step at a time: a job, an opening, or a commit with the roll before it.
@@ -102,21 +101,19 @@ class PartitionWriter(PartitionWatch):
             delay_s = await self.write_step()
             if delay_s > 0:
                 return delay_s
-        if self.queue or self.jobs or self.group is not None:
-            return 0.0
-        segment, went_idle = self.segment, self.context.went_idle
-        if went_idle is not None and segment is not None and not segment.marked:
-            went_idle(self)
-        return DONE
+        return self.rest()
 
     async def _job_step(self) -> float:
         await self._run_job()
         return 0.0
 
-    async def write_step(self, *, in_job: bool = False) -> float:
-        """Open, or commit one group; seconds to wait before the next step."""
+    async def write_step(self, *, in_job: bool = False, roll: bool = False) -> float:
+        """Open, or commit one group, ``roll``: in the next segment, also if nothing waits.
+
+        Seconds to wait before the next step.
+        """
         segment = self.segment
-        due = segment_due(self, asyncio.get_running_loop().time())
+        due = Due.ROLL if roll else segment_due(self, asyncio.get_running_loop().time())
         if due is Due.PREPARE and segment is not None:
             segment.make_next(self.context, self.key)
             due = None
@@ -131,9 +128,7 @@ class PartitionWriter(PartitionWatch):
         except Exception as error:
             if self.segment is not segment and isinstance(error, TalosError):
                 return 0.0  # given up or dropped meanwhile: a late result counts for nothing
-            self.write_failed(error)
-            self._failures.commit_failed(error, asyncio.get_running_loop().time())
-            return self._failures.commit_delay_s()
+            return self.commit_failed(error)
         return 0.0
 
     def _discard(self, segment: OpenSegment | None) -> None:
@@ -143,7 +138,7 @@ class PartitionWriter(PartitionWatch):
             self._forget_segment()
 
     async def _commit(self, segment: OpenSegment, in_job: bool) -> None:
-        if self.state is not _OPEN:
+        if self.state is not OPEN:
             self._move(Event.COMMIT)
         context = self.context
         group = self.group = Group(segment.view.next_offset)
@@ -159,79 +154,14 @@ class PartitionWriter(PartitionWatch):
                 await context.lanes.turns.next()
             if self.segment is not segment:
                 return  # given up or dropped meanwhile: a late result counts for nothing
-            self._commit_returned(took_s)
-            context.lanes.concurrency.note(segment.durability, took_s)
-            context.counters.commit_s.observe(took_s)
-            segment.committed(group, length)
+            self._stored(segment, group, length, took_s)
         elif group.answered:
-            await self._confirm_answers(group)
+            await self.confirm_answers(group)
             if self.group is not group:
                 return
         self._committed(segment, group)
         if self._failures.error is not None or alone:
             self._failures.stored(group.blocks)
-
-    def _committed(self, segment: OpenSegment, group: Group) -> None:
-        """Show and acknowledge a durable group. Once the state allows it, nothing may raise.
-
-        Until then the group stays in flight, so that its waiters are answered whatever happens.
-        """
-        if self.state is not _OPEN:
-            self._move(Event.COMMITTED)
-        self.group = None
-        context, counters = self.context, self.context.counters
-        self.next_offset = group.next_offset
-        self.total_bytes = segment.state.total_bytes
-        self.last_put_s = asyncio.get_running_loop().time()
-        if group.entries:
-            counters.commits += 1
-            counters.blocks += len(group.entries)
-            counters.messages += group.messages
-            counters.bytes += group.bytes
-            counters.group_blocks.observe(len(group.entries))
-            if self.meter is not None and group.messages:
-                base, append_ms = group.next_offset - group.messages, segment.state.last_append_ms
-                self.meter.add(base, group.messages, append_ms, group.payload_bytes)
-            traffic = self.traffic
-            traffic.blocks_in += len(group.entries)
-            traffic.messages_in += group.messages
-            traffic.bytes_in += group.bytes
-            traffic.payload_in += group.payload_bytes
-            context.note_written(group.bytes)
-            self.tail.add(group.stored, group.stored_bytes)
-            self.arrivals.wake()
-        self.release(group.pending_bytes)
-        self.answered += group.blocks
-        for _, waiter, _, base in group.entries:
-            try:
-                waiter(base, None)
-            except (Exception, asyncio.CancelledError):
-                self._waiter_raised()
-        for _, waiter, _, base in group.followers:
-            self.answer(waiter, base, None)
-        for waiter, base, error in group.answered:
-            self.answer(waiter, base, error)
-        counters.duplicates += len(group.followers) + len(group.answered)
-
-    async def _confirm_answers(self, group: Group) -> None:
-        """Confirm the ownership for a group that stored nothing.
-
-        If every block was a duplicate or rejected, nothing is written, and no commit proves the
-        ownership. A former owner must not reject a producer for good, so the manifest is read
-        again; without that proof a refusal is only "not done".
-        """
-        if all(error is None for _, _, error in group.answered):
-            return
-        mine = (self.versioned.manifest.epoch, self.context.manifests.instance)
-        try:
-            versioned = await self.context.manifests.load(self.key)
-        except TalosError as error:
-            reason = str(error)
-        else:
-            if (versioned.manifest.epoch, versioned.manifest.instance) == mine:
-                return
-            reason = "another server owns the partition"
-        group.refuse_verdicts(PartitionNotServing(f"{name_of(self.key)}: {reason}"))
 
     # --- opening --------------------------------------------------------------------------------
 
@@ -253,7 +183,9 @@ class PartitionWriter(PartitionWatch):
         self._move(Event.OPENED)
         self.versioned, self.segment = opened.versioned, opened.segment
         self.view = opened.segment.view
-        if self._failures.count >= ISOLATE_AFTER:  # one of its blocks may be the cause
+        # One of its blocks may be the cause. Openings that failed say nothing of them: the storage
+        # was away, and all partitions would write to files of their own after that.
+        if self._failures.commits >= ISOLATE_AFTER:
             opened.segment.distrust()
         self.next_offset = self.view.next_offset
         self.total_bytes = opened.segment.state.total_bytes
@@ -318,7 +250,7 @@ class PartitionWriter(PartitionWatch):
         self.context.counters.isolated += 1
         self.release(size)
         self.answered += 1
-        self.answer(waiter, -1, StorageFull(text) if full else PartitionNotServing(text))
+        self._answer(waiter, -1, StorageFull(text) if full else PartitionNotServing(text))
 
     def damaged(self, versioned: VersionedManifest, view: SegmentView | None) -> None:
         """See log_end.Claim: valid blocks stay readable."""
@@ -381,7 +313,7 @@ class PartitionWriter(PartitionWatch):
         """Nothing is written until a restart."""
         if self.state is not State.FENCED:
             self._move(Event.OPEN_DAMAGED)
-        self.damage = error
+        self.damage = to_keep(error)
         if self.refusal_error is None:
             self.refusal_error = type(error)(*error.args)
 
@@ -392,6 +324,9 @@ class PartitionWriter(PartitionWatch):
         orphan: whatever fails, the opening finds the group in a segment that the manifest names,
         or puts it back into the queue.
         """
+        await old.reserve()
+        if self.segment is not old:
+            return  # given up or dropped meanwhile
         self._move(Event.ROLL)
         context, key = self.context, self.key
         thin = old.file.thin
@@ -400,7 +335,7 @@ class PartitionWriter(PartitionWatch):
         )
         file = await file_after(context, key, old, self.settings.durability)
         new, chunks = begin_segment(context, key, file, start)
-        self._abandon(new)  # until the manifest names it
+        self._abandon_unless_named(new)
         head_bytes = new.view.end_position
         group = self.group = Group(new.view.next_offset)
         group.chunks.extend(chunks)
@@ -423,7 +358,9 @@ class PartitionWriter(PartitionWatch):
             self._commit_returned(asyncio.get_running_loop().time() - began_s)
             manifest = self.versioned.manifest.with_last_sealed(sealed)
             manifest = manifest.registered(
-                Segment(start.base_offset, new.epoch, number=new.number), new.journal
+                Segment(start.base_offset, new.epoch, number=new.number),
+                new.journal,
+                late=new.late,
             )
             versioned = await context.manifests.change(key, self.versioned, marked(self, manifest))
         except TalosError:
@@ -445,17 +382,12 @@ class PartitionWriter(PartitionWatch):
             if self._failures.error is not None or alone:
                 self._failures.stored(group.blocks)
 
-    def _append_ms(self) -> int:
-        """The time of a group: never before what is metered already."""
-        now_ms = self.context.time.append_ms()
-        return now_ms if self.meter is None else max(now_ms, self.meter.mark.floor_ms)
-
     async def close_abandoned(self) -> None:
         """Close the files that are never written again, so that no descriptor stays open."""
         files, self.abandoned = self.abandoned, None
         for file in files or ():
             try:
-                await file.close()
+                await given_back(file)
             except TalosError:  # most are dead, which is why they were abandoned
                 _log.debug("%s: an abandoned file was dead", name_of(self.key))
 

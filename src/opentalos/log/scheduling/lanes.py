@@ -8,6 +8,8 @@ move to other lanes. There are as many lanes as ``CommitConcurrency`` asks for, 
 A partition with pending work keeps its lane, which keeps its order (promise I3); an idle one goes
 to the lane with the fewest pending bytes.
 
+A partition whose next group a frame of the journal takes needs no lane: it has *joined*.
+
 A tenant may have as many lanes stalled as are still free, a topic half of that. A partition of a
 tenant or topic that has its share stalled waits for one of these; no other partition does.
 """
@@ -50,6 +52,10 @@ class Worker(Protocol):
     def tenant(self) -> Share: ...
     @property
     def topic(self) -> Share: ...
+
+    def join(self) -> bool:
+        """Whether a commit of many partitions takes the next step; ``step_ended`` follows then."""
+        ...
 
     async def work(self) -> float:
         """One step; seconds until the next may be taken, ``DONE`` or ``PARKED``. Never raises."""
@@ -121,6 +127,8 @@ class CommitLanes:
         self.active: list[CommitLane] = []
         self._retired: dict[CommitLane, None] = {}  # ordered, so that runs are repeatable
         self._parked: dict[Worker, None] = {}  # without a lane that has a task
+        self._joined: dict[Worker, None] = {}  # these share a lane without a task
+        self._no_lane = CommitLane()
         self._given_up: dict[CommitLane, Worker] = {}  # with the partition that left it
         # Every lane is retired, or the share is stalled; bounded by partitions.
         self._waiting: Waiting[Worker] = Waiting()
@@ -135,6 +143,33 @@ class CommitLanes:
         """Give an idle partition a lane; it keeps the lane until ``work`` answers ``DONE``."""
         if self._watch_timer is None:
             self._arm_watch(1)
+        if worker.join():
+            worker.lane = self._no_lane
+            self._joined[worker] = None
+        else:
+            self._submit_to_lane(worker)
+
+    def step_ended(self, worker: Worker, delay_s: float, *, alone: bool = False) -> None:
+        """The step of a partition that had joined has ended; see ``work`` for ``delay_s``.
+
+        ``alone``: a lane is to take the next one.
+        """
+        self._joined.pop(worker, None)
+        if self._closed:
+            return
+        if delay_s < 0:
+            worker.lane = None
+        elif delay_s > 0:
+            worker.lane = CommitLane()
+            self._parked[worker] = None
+            if delay_s != PARKED:
+                asyncio.get_running_loop().call_later(delay_s, self.resume, worker)
+        elif alone:
+            self._submit_to_lane(worker)
+        else:
+            self.submit(worker)
+
+    def _submit_to_lane(self, worker: Worker) -> None:
         if worker.tenant.hanging < HANGING_MIN:
             lane = self._choose()
         else:  # no other tenant waits behind it
@@ -163,6 +198,8 @@ class CommitLanes:
 
     def may_give_up(self, worker: Worker) -> bool:
         """Whether ``worker`` is served now and its shares of steps given up leave room."""
+        if worker in self._joined:  # no task and no thread of its own waits
+            return True
         lane = worker.lane
         if lane is None or lane.busy is not worker:
             return False
@@ -177,6 +214,9 @@ class CommitLanes:
         """
         lane = worker.lane
         if lane is None or not self.may_give_up(worker):
+            return
+        if lane is self._no_lane:
+            self.step_ended(worker, 0.0)
             return
         if not lane.retired:
             self._retire(lane)
@@ -204,6 +244,7 @@ class CommitLanes:
                 yield lane.busy
             yield from lane.ready
             yield from lane.delayed
+        yield from self._joined
         yield from self._parked
         yield from self._waiting
 
@@ -212,10 +253,10 @@ class CommitLanes:
         return len(self.active) + len(self._retired)
 
     def depth(self) -> int:
-        """Partitions that wait for a lane's turn, or have it."""
+        """Partitions that wait for a turn, or have it."""
         lanes = (*self.active, *self._retired)
         waiting = sum(len(lane.ready) + (lane.busy is not None) for lane in lanes)
-        return waiting + len(self._waiting)
+        return waiting + len(self._waiting) + len(self._joined)
 
     def stalled(self) -> int:
         """Lanes that a slow step keeps for itself."""
@@ -284,10 +325,10 @@ class CommitLanes:
     def _choose(self) -> CommitLane | None:
         best: CommitLane | None = None
         for lane in self.active:
+            if lane.busy is None and lane.pending_bytes == 0:
+                return lane
             if best is None or lane.pending_bytes < best.pending_bytes:
                 best = lane
-        if best is not None and (best.pending_bytes == 0 and best.busy is None):
-            return best
         return self._fresh() or best
 
     def _fresh(self) -> CommitLane | None:
@@ -337,7 +378,11 @@ class CommitLanes:
             lane.wakeup = None
 
     def _after(self, lane: CommitLane, worker: Worker, delay_s: float) -> None:
-        if delay_s == 0:
+        if delay_s == 0 and worker.join():
+            lane.pending_bytes -= worker.pending_bytes
+            worker.lane = self._no_lane
+            self._joined[worker] = None
+        elif delay_s == 0:
             lane.ready.append(worker)
         elif delay_s < 0:
             worker.lane = None

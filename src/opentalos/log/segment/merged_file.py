@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from opentalos.log.context import LogContext
+from opentalos.log.journal.store import create_whole
 from opentalos.log.manifest.manifest import Segment
 from opentalos.log.segment.format import (
     FLAG_STATE,
@@ -22,8 +23,13 @@ from opentalos.log.segment.format import (
 from opentalos.log.segment.index import SideIndex
 from opentalos.log.segment.next_file import NUMBER_BYTES
 from opentalos.log.segment.scan import valid_blocks
-from opentalos.log.segment.view import load_side_index, read_segment_header, rebuild_side_index
-from opentalos.log.segment.writer import SEED_BYTES, store_side_index
+from opentalos.log.segment.view import (
+    load_side_index,
+    read_segment_header,
+    rebuild_side_index,
+    store_side_index,
+)
+from opentalos.log.segment.writer import SEED_BYTES
 from opentalos.model.errors import CorruptLog, OutcomeUnknown, TalosError
 from opentalos.model.message import Durability, PartitionKey
 from opentalos.ports.file_store import AppendFile
@@ -63,7 +69,7 @@ async def write_merged(
     merged = last._replace(base_offset=run[0].base_offset, epoch=epoch, number=number)
     path = merged.path(key)
     # Its close makes all of it durable, so its commits need not.
-    file = await context.files.create(path, durability=Durability.FLUSHED)
+    file = await create_whole(context.journaled, path)
     try:
         copy = _Copy(context, file, merged)
         for segment in run:

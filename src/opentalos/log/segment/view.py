@@ -8,8 +8,8 @@ from opentalos.log.manifest.manifest import Segment
 from opentalos.log.segment.format import SEGMENT_HEADER_BYTES, SegmentHeader, index_path
 from opentalos.log.segment.index import SideIndex, SparseIndex
 from opentalos.log.segment.scan import Readable, SegmentScan, scan_segment, valid_blocks
-from opentalos.model.errors import CorruptLog, NotFound
-from opentalos.model.message import PartitionKey
+from opentalos.model.errors import AlreadyExists, CorruptLog, NotFound
+from opentalos.model.message import Durability, PartitionKey
 from opentalos.ports.file_store import FileStore
 
 VIEWS_MAX = 128  # sealed segments whose index is kept in memory, whole server
@@ -77,6 +77,18 @@ async def read_side_index(files: FileStore, path: str, interval_bytes: int) -> S
         return SideIndex.decode(raw, interval_bytes)
     except (NotFound, CorruptLog):
         return None
+
+
+async def store_side_index(files: FileStore, log_path: str, side: SideIndex) -> None:
+    """Store a side index. Raises: Unavailable, OutcomeUnknown: it may be missing or damaged."""
+    path = index_path(log_path)
+    try:
+        file = await files.create(path, durability=Durability.SYNCED)
+    except AlreadyExists:  # of an attempt that did not end
+        await files.delete(path)
+        file = await files.create(path, durability=Durability.SYNCED)
+    await file.commit([side.encode()])
+    await file.close()
 
 
 async def find_side_index(

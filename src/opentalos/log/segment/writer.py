@@ -28,16 +28,15 @@ from opentalos.log.segment.format import (
 from opentalos.log.segment.index import SideIndex, SparseIndex
 from opentalos.log.segment.next_file import FILES_AHEAD_MAX, NewFile, NextFile
 from opentalos.log.segment.state_format import LogState
-from opentalos.log.segment.view import SegmentView
+from opentalos.log.segment.view import SegmentView, store_side_index
 from opentalos.log.tail_cache import CACHED_BLOCK_BYTES, CachedBlock
-from opentalos.model.errors import AlreadyExists, BadRequest, OutcomeUnknown, TalosError
+from opentalos.model.errors import BadRequest, OutcomeUnknown, TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import (
     Durability,
     MessageBlock,
     PartitionKey,
 )
-from opentalos.ports.file_store import FileStore
 
 _log = logging.getLogger(__name__)
 
@@ -171,6 +170,11 @@ class OpenSegment:
         return self.file.journal.name if isinstance(self.file, JournaledFile) else ""
 
     @property
+    def late(self) -> bool:
+        """Whether its file does not exist yet: the journal has all of it."""
+        return isinstance(self.file, JournaledFile) and self.file.late
+
+    @property
     def tail_bytes(self) -> int:
         """What a recovery would copy because of a journal."""
         return self.file.tail_bytes if isinstance(self.file, JournaledFile) else 0
@@ -179,6 +183,11 @@ class OpenSegment:
         """Its next commits risk no other partition's groups."""
         if isinstance(self.file, JournaledFile):
             self.file.distrust()
+
+    async def reserve(self) -> None:
+        """Wait until its file may be open, if it has none yet."""
+        if isinstance(self.file, JournaledFile):
+            await self.file.reserve()
 
     async def write_out(self) -> None:
         """Make the file itself hold all that was committed. Raises: TalosError: it is dead."""
@@ -486,15 +495,3 @@ async def _is_gone(context: LogContext, key: PartitionKey) -> bool:
     """Whether the topic was deleted, or is being so. Raises: TalosError."""
     versioned = await context.manifests.load(key)
     return versioned is NOTHING or versioned.manifest.deleted
-
-
-async def store_side_index(files: FileStore, log_path: str, side: SideIndex) -> None:
-    """Store a side index. Raises: Unavailable, OutcomeUnknown: it may be missing or damaged."""
-    path = index_path(log_path)
-    try:
-        file = await files.create(path, durability=Durability.SYNCED)
-    except AlreadyExists:  # of an attempt that did not end
-        await files.delete(path)
-        file = await files.create(path, durability=Durability.SYNCED)
-    await file.commit([side.encode()])
-    await file.close()

@@ -3,20 +3,25 @@
 The order of copying makes a backup consistent: first the rows of consumer groups and tables, then
 the control records, then the files that these name. So no checkpoint is beyond the end of a copied
 log, a change that is not pending in a row is in the log of its stream, and everything acknowledged
-before the backup began is in a copied file. A sealed segment never changes; any prefix of an open
+before the backup began is in a copied file. Journals come before the segments that follow them. A
+sealed segment never changes; any prefix of an open
 segment is a log as a crash leaves it, which the next start recovers. If retention removes a file
-meanwhile, the databases are copied again.
+meanwhile, the databases are copied again; so they are if a segment without a file is in no copy of
+a journal any more.
 """
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from opentalos.adapters.local import open_local_file_store
 from opentalos.adapters.local.disk import fence_length
 from opentalos.adapters.sqlite import open_sqlite_meta_store
 from opentalos.adapters.sqlite.snapshot import copy_database
-from opentalos.broker.admin.log_files import LogFile, list_log_files
+from opentalos.broker.admin.log_files import LogFile, list_log_files, not_in_journals
 from opentalos.model.errors import ConfigError, CorruptLog
 from opentalos.server.backup.folder import (
     Contents,
@@ -26,6 +31,7 @@ from opentalos.server.backup.folder import (
     new_folder,
     write_contents,
 )
+from opentalos.server.backup.journals import copy_journals
 from opentalos.server.config import Config
 from opentalos.server.stores import LOG_FOLDER, META_FILE, ROWS_FILE, local_path
 
@@ -86,15 +92,23 @@ class _Backup:
     def _attempt(self) -> Contents:
         listed = self._copy_databases()
         copied = {name: digest_of(self._folder / name) for name in (ROWS_FILE, META_FILE)}
+        journals = copy_journals(self._files, self._folder / LOG_FOLDER)
+        copied |= {f"{LOG_FOLDER}/{path}": file for path, file in journals.items()}
         sizes = [self._size(file) for file in listed]
         done, total = 0, sum(sizes)
+        late: list[LogFile] = []  # without a file
         for file, size in zip(listed, sizes, strict=True):
             place = f"{LOG_FOLDER}/{file.path}"
             found = self._sealed.get(place) or self._copy(file, place)
             if found is not None:
                 copied[place] = found
+            elif file.journal:
+                late.append(file)
             done += size
             self._progress(done, total)
+        for file in asyncio.run(_lost(self._folder / LOG_FOLDER, late)) if late else ():
+            missing = str(self._files / file.path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
         for path in (self._folder / LOG_FOLDER).rglob("*"):
             if path.is_file() and str(path.relative_to(self._folder)) not in copied:
                 path.unlink()  # from a former attempt, removed since
@@ -135,3 +149,12 @@ async def _listed(path: Path) -> list[LogFile]:
         return await list_log_files(meta)
     finally:
         await meta.close()
+
+
+async def _lost(folder: Path, late: list[LogFile]) -> list[LogFile]:
+    """Of segments without a file those that the copied journals do not have."""
+    files = await open_local_file_store(folder)
+    try:
+        return await not_in_journals(files, late)
+    finally:
+        await files.close()

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 
-from opentalos.adapters.durable_files import make_directories, sync_directory
+from opentalos.adapters.durable_files import make_directories, sync_descriptor, sync_directory
 from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
     ConfigError,
@@ -87,7 +87,7 @@ def copy_file(source: Path, target: Path, length: int | None = None) -> Copied:
         with os.fdopen(descriptor, "wb") as writer:
             copied = _digest(reader, left, writer)
             writer.flush()
-            os.fsync(writer.fileno())
+            sync_descriptor(writer.fileno())
     return copied
 
 

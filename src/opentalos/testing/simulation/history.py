@@ -59,7 +59,7 @@ Notes are facts without an outcome.
 | | messages, append_ms, payload bytes]], all that were ever committed; sure: and no others |
 | usage-topic | topic uuid of __usage |
 | file-commit | path of the segment, process |
-| verify-fault, left-behind | text |
+| verify-fault, left-behind, journal-left | text |
 | table | table, streams: {topic: view} that it has since its creation, with all columns; former: |
 | | tables that had its name before: their unknown operations may have changed this one; |
 | | ttl_ms: a row expires this long after its last change |

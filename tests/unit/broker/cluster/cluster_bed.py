@@ -42,6 +42,7 @@ META_S = 0.002  # of one call to the coordination
 COMMIT_S = 0.005
 SESSION_S = 6.0
 LOG = LogLimits(space_reserve_bytes=0)
+JOURNALED = LogLimits(space_reserve_bytes=0, journal="on", journal_files_open_max=2)
 LIMITS = ClusterLimits()
 
 
@@ -120,11 +121,13 @@ class SlowFile(MemoryAppendFile):
         super().__init__(inner._store, inner._path, inner._file)
         self._slow = store
 
-    async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
+    async def commit(
+        self, chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+    ) -> int:
         await asyncio.sleep(COMMIT_S)
-        if self._slow.held is not None:
+        if self._slow.held is not None and self._path.endswith(self._slow.held_suffix):
             await self._slow.held
-        return await super().commit(chunks)
+        return await super().commit(chunks, durability=durability)
 
 
 class SlowFiles(MemoryFileStore):
@@ -135,6 +138,7 @@ class SlowFiles(MemoryFileStore):
         self.recover_s = COMMIT_S
         self.recovered: list[str] = []
         self.held: asyncio.Future[None] | None = None
+        self.held_suffix = ""  # of the files whose commits wait for it
 
     async def create(self, path: str, *, durability: Durability) -> MemoryAppendFile:
         return SlowFile(await super().create(path, durability=durability), self)
@@ -185,7 +189,7 @@ class Server:
             incarnation=f"{name}.{bed.starts}",
             cluster=limits,
             drain_s=drain_s,
-            log=LOG,
+            log=bed.log,
         )
         self.broker: Broker = open_broker(
             files=self.files,
@@ -279,6 +283,7 @@ class ClusterBed:
     def __init__(self, loop: SimulationLoop) -> None:
         self.loop, self.storage, self.clock = loop, MemoryStorage(), CountingClock()
         self.servers: dict[str, Server] = {}
+        self.log = LOG  # of servers that start from now on
         self.starts = 0
         self._meta = MemoryMetaStore(self.storage)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from tests.unit.broker.cluster.cluster_bed import ClusterBed, Server, in_cluster
+from tests.unit.broker.cluster.cluster_bed import JOURNALED, ClusterBed, Server, in_cluster
 
 from opentalos.broker.values import Topic
 from opentalos.log.partition.jobs import seal
@@ -91,6 +91,42 @@ def test_an_owner_that_cannot_seal_is_recovered_after_the_hand_over_time(run: Ru
         assert await b.payloads(topic) == [b"kept", b"new"]
         a.files.held.set_result(None)
         await asyncio.sleep(1)
+
+    run(scenario)
+
+
+def test_an_owner_with_a_journal_has_longer_to_seal(run: Run) -> None:
+    """A recovery would fence the journal, and all its partitions would open again."""
+
+    async def scenario(bed: ClusterBed) -> None:
+        bed.log = JOURNALED
+        a, b, topic = await two_servers(bed)
+        await a.put(topic, b"kept")
+        a.files.held, a.files.held_suffix = bed.loop.create_future(), ".log"
+        began_s = bed.loop.time()
+        await bed.assign(topic.uuid, ["b"], {"0": "a"})
+        bed.loop.call_later(4.0, a.files.held.set_result, None)
+        await asyncio.sleep(0.1)
+        await b.put(topic, b"new")
+        assert 3.9 < bed.loop.time() - began_s < 4.5
+        assert await b.payloads(topic) == [b"kept", b"new"]
+        assert not b.files.recovered
+
+    run(scenario)
+
+
+def test_an_owner_with_a_journal_that_cannot_seal_is_recovered_at_last(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        bed.log = JOURNALED
+        a, b, topic = await two_servers(bed)
+        await a.put(topic, b"kept")
+        a.files.held, a.files.held_suffix = bed.loop.create_future(), ".log"
+        began_s = bed.loop.time()
+        await bed.assign(topic.uuid, ["b"], {"0": "a"})
+        await asyncio.sleep(0.1)
+        await b.put(topic, b"new")
+        assert 7.9 < bed.loop.time() - began_s < 8.5
+        assert await b.payloads(topic) == [b"kept", b"new"]
 
     run(scenario)
 

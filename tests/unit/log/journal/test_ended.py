@@ -9,11 +9,11 @@ from tests.unit.log.journal.test_log_with_journal import journaled_bed
 from tests.unit.log.journal.test_upkeep import needs, upkeep
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
-from opentalos.log.journal import store as store_module
+from opentalos.log.journal import series as series_module
 from opentalos.log.journal import upkeep as upkeep_module
 from opentalos.log.journal.format import ended_path
 from opentalos.log.journal.journal import end_journal
-from opentalos.log.journal.store import PROVEN_S
+from opentalos.log.journal.series import PROVEN_S
 from opentalos.log.journal.upkeep import ENDED_KEPT_S
 from opentalos.model.errors import NotOwner
 from opentalos.model.message import Durability, PartitionKey
@@ -98,7 +98,7 @@ async def test_a_server_that_was_idle_for_days_writes_and_is_recovered(
 ) -> None:
     monkeypatch.setattr(upkeep_module, "SEARCH_S", 10.0)
     monkeypatch.setattr(upkeep_module, "ENDED_KEPT_S", 40.0)
-    monkeypatch.setattr(store_module, "PROVEN_S", 20.0)
+    monkeypatch.setattr(series_module, "PROVEN_S", 20.0)
     bed = await journaled_bed()
     await put(bed.log(0), b"a")
     await bed.store.hand_off(PartitionKey(TOPIC.topic_uuid, 0), NotOwner("moved"))

@@ -14,13 +14,13 @@ from opentalos.log.journal.format import (
     record_header,
     records_of,
 )
-from opentalos.log.segment.format import block_fault, block_payload, read_header
+from opentalos.log.segment.format import BlockPlace, block_fault, block_payload, read_header
 from opentalos.model.errors import CorruptLog
 
 
 def test_a_frame_is_a_block_that_counts_its_records() -> None:
     parts = [record_header(Kind.NAME, 0, 0, 1), b"p", record_header(Kind.GROUP, 0, 64, 2), b"ab"]
-    raw = encode_frame(parts, 2, 10, 0x5EED, 1)
+    raw = encode_frame(parts, 10, BlockPlace(0x5EED, 10, 1))
     assert block_fault(raw, 0, 0x5EED) == ""
     header = read_header(raw, 0)
     assert (header.base_offset, header.committed, header.next_offset) == (10, 10, 12)

@@ -121,7 +121,7 @@ async def test_a_fence_of_the_last_file_fences_the_journal_while_it_continues() 
             if file_path(NAME, number) in storage.files:
                 length = await files.recover(file_path(NAME, number), deadline_s=1)
                 assert storage.files[file_path(NAME, number)].fenced or not length
-        journal.fail(OutcomeUnknown("the test ends"))
+        await journal.stop()
         task.cancel()
 
 
@@ -315,3 +315,30 @@ async def test_a_file_deleted_between_its_fence_and_its_reading_is_no_damage(rea
     files = FaultyFiles(storage, steps)
     with pytest.raises(StoreUnavailable, match="was trimmed while it was read"):
         await read_former(files, NAME, partial(files.recover, deadline_s=1.0))
+
+
+async def test_a_stop_in_the_middle_of_continuing_leaves_no_task() -> None:
+    before = asyncio.all_tasks()
+    for stop_at in range(12):
+        steps = Steps()
+        journal = await open_journal(FaultyFiles(MemoryStorage(), steps), file_bytes_max=ONE_FRAME)
+        await journal.append(SEGMENT, 64, b"x")
+        steps.stop_at = steps.count + stop_at
+        appended = journal.append(SEGMENT, 65, b"y")
+        stopped = asyncio.ensure_future(steps.stopped.wait())
+        await until(partial(either, appended, stopped))
+        stopped.cancel()
+        await journal.stop()
+        await asyncio.gather(appended, stopped, return_exceptions=True)
+        assert asyncio.all_tasks() == before
+
+
+async def test_a_journal_that_ends_with_its_server_is_nothing_to_warn_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    journal = await open_journal(MemoryFileStore())
+    await journal.close()
+    assert not caplog.records
+    journal = await open_journal(MemoryFileStore())
+    journal.fail(OutcomeUnknown("the disk"))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]

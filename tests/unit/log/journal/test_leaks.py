@@ -13,12 +13,13 @@ from opentalos.log.journal.upkeep import CHECK_RECOVERED_S, CHECKED_PER_PASS
 from opentalos.model.errors import NotOwner, OutcomeUnknown
 from opentalos.model.message import PartitionKey
 
-JOURNALED = replace(LIMITS, journal=True, segment_bytes_max=2 << 10)
+JOURNALED = replace(LIMITS, journal="on", journals=1, segment_bytes_max=2 << 10)
 
 
 def kept(files: JournaledFiles) -> list[str]:
     """All that a server remembers of segments and journals, but for the one that it writes."""
-    own = [name for name, journal in files.own.items() if journal is not files.journal]
+    written = [series.journal for series in files._series]
+    own = [name for name, journal in files.own.items() if journal not in written]
     return [*own, *files.open, *files.formers, *files._reading, *files.recovered]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.log.bed import (
@@ -20,6 +21,7 @@ from tests.unit.log.journal.journals import hang, journal_files
 
 from opentalos.adapters.memory import MemoryStorage
 from opentalos.log.journal.journaled_file import JournaledFile
+from opentalos.log.journal.store import End
 from opentalos.log.journal.upkeep import PASS_S, SEARCH_FIRST_S
 from opentalos.log.log_store import DIRECT_BYTES_MIN
 from opentalos.log.maintenance.verify import Finding, LogVerifier
@@ -27,7 +29,7 @@ from opentalos.log.manifest.manifest import Manifest
 from opentalos.model.errors import CorruptLog, NotOwner, OutcomeUnknown
 from opentalos.model.message import PartitionKey
 
-JOURNALED = replace(LIMITS, journal=True, segment_bytes_max=1 << 20)
+JOURNALED = replace(LIMITS, journal="on", journals=1, segment_bytes_max=1 << 20)
 
 
 async def journaled_bed(storage: MemoryStorage | None = None, steps: Steps | None = None) -> Bed:
@@ -140,6 +142,32 @@ async def test_a_server_whose_journal_was_fenced_claims_its_partitions_again() -
     assert await payloads(other.log(0)) == [b"0-0", b"0-1", b"0-2", b"taken"]
 
 
+async def test_what_an_ended_journal_had_is_neither_lost_nor_called_not_done() -> None:
+    steps = Steps()
+    bed = await journaled_bed(steps=steps)
+    assert await put(bed.log(), b"a") == 0
+    store = bed.store._context.journaled
+    recover_end = store.recover_end
+    (own,) = (path for path in bed.storage.files if path.startswith("journal/"))
+
+    async def late(*args: Any, **named: Any) -> End:
+        """Another server has taken over before, and ended the journal."""
+        store.recover_end = recover_end  # type: ignore[method-assign]
+        other = await journaled_bed(bed.storage)
+        assert await put(other.log(), b"theirs") == 2
+        await until(lambda: own not in bed.storage.files)
+        await other.store.close()
+        return await recover_end(*args, **named)
+
+    store.recover_end = late  # type: ignore[method-assign]
+    steps.script = FailOnce("commit", OutcomeUnknown("x"), after=True, path="journal/")
+    with pytest.raises(OutcomeUnknown):
+        await put(bed.log(), b"in doubt")
+    assert await payloads(bed.log()) == [b"a", b"in doubt", b"theirs"]
+    assert await put(bed.log(), b"again") == 3
+    await bed.store.close()
+
+
 async def test_a_failed_commit_of_the_journal_answers_every_put_once() -> None:
     steps = Steps()
     bed = await journaled_bed(steps=steps)
@@ -248,7 +276,7 @@ async def test_a_move_whose_segment_cannot_be_written_out_ends() -> None:
     assert file is not None
     assert isinstance(file.file, JournaledFile)
 
-    file.file._file.commit = hang  # type: ignore[method-assign]
+    file.file._file.commit = hang  # type: ignore[method-assign, union-attr]
     begun = bed.store.counters.hung_commits
     moved = asyncio.ensure_future(bed.store.hand_off(key, NotOwner("moved")))
     await asyncio.wait([moved], timeout=JOURNALED.commit_deadline_s)
@@ -327,3 +355,13 @@ async def test_what_a_segment_itself_proves_is_read_although_the_journal_is_lost
     with pytest.raises(CorruptLog):
         await payloads(again.log(0), 4)
     await again.store.close()
+
+
+async def test_a_server_that_stops_ends_what_it_recovered() -> None:
+    bed = await written(partitions=2)
+    await crash(bed)
+    again = await journaled_bed(bed.storage)
+    for partition in range(2):
+        await payloads(again.log(partition), 0)
+    await again.store.close()
+    assert journal_files(bed.storage) == []

@@ -10,10 +10,12 @@ from tests.unit.log.journal.journals import (
     OTHER,
     SEGMENT,
     SIZES,
+    Manifests,
     hang,
     held_commits,
     journal_files,
     journaled,
+    not_rolled,
     segment,
 )
 
@@ -42,10 +44,10 @@ def upkeep(files: JournaledFiles, needed: set[str] | None = None) -> JournalUpke
     async def is_needed(path: str) -> bool:
         return needed is None or path in needed
 
-    async def named() -> set[str]:
-        return set()
-
-    return JournalUpkeep(files._files, files, is_needed, named, lambda path: None)
+    manifests = Manifests(is_needed)
+    return JournalUpkeep(
+        files._files, files, manifests, lambda path: None, not_rolled, lambda keys: None
+    )
 
 
 async def test_a_small_commit_is_durable_and_readable_before_its_segment_has_it() -> None:
@@ -432,7 +434,7 @@ async def test_segments_that_hang_stop_the_upkeep_of_no_other_one() -> None:
         await file.commit([b"a"])
 
     for file in segments[:WRITES_AT_ONCE]:
-        file._file.commit = hang  # type: ignore[method-assign]
+        file._file.commit = hang  # type: ignore[method-assign, union-attr]
     await asyncio.sleep(WRITE_OUT_AFTER_S)
     await asyncio.wait_for(care.run_pass(), WRITE_OUT_DEADLINE_S + 1)
     assert [file.dead is not None for file in segments] == [True] * 4 + [False] * 2

@@ -1,24 +1,33 @@
 """Upkeep of journals: an error of one journal or segment is logged and stops no other's."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.unit.log.journal.journals import HEAD, OTHER, SEGMENT, journal_files, journaled, segment
+from tests.unit.log.journal.journals import (
+    HEAD,
+    OTHER,
+    SEGMENT,
+    Manifests,
+    Needed,
+    journal_files,
+    journaled,
+    not_rolled,
+    segment,
+)
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
+from opentalos.log.journal.format import file_path
 from opentalos.log.journal.store import JournaledFiles
 from opentalos.log.journal.upkeep import WRITE_OUT_AFTER_S, JournalUpkeep
 from opentalos.model.errors import OutcomeUnknown
-
-Needed = Callable[[str], Awaitable[bool]]
+from opentalos.model.message import Durability
 
 
 def upkeep(files: JournaledFiles, needed: Needed, named: set[str] | None = None) -> JournalUpkeep:
-    async def names() -> set[str]:
-        return set() if named is None else named
-
-    return JournalUpkeep(files._files, files, needed, names, lambda path: None)
+    manifests = Manifests(needed, named)
+    return JournalUpkeep(
+        files._files, files, manifests, lambda path: None, not_rolled, lambda keys: None
+    )
 
 
 def needs(*paths: str, fails: str = "") -> Needed:
@@ -118,3 +127,26 @@ async def test_a_journal_that_cannot_be_searched_keeps_no_other_one(
     await care.run_pass()
     assert "upkeep of journal first" in caplog.text
     assert len(journal_files(storage)) == 1
+
+
+@pytest.mark.parametrize("named", [set[str](), {"former-1"}], ids=["by nobody", "by a partition"])
+async def test_a_journal_torn_in_its_first_write_ends_if_no_manifest_names_it(
+    named: set[str],
+) -> None:
+    storage = MemoryStorage()
+    files = journaled(MemoryFileStore(storage), "successor")
+    torn = await MemoryFileStore(storage).create(
+        file_path("former-1", 1), durability=Durability.SYNCED
+    )
+    await torn.commit([bytes(200)])
+    care = upkeep(files, needs())
+    manifests, fenced = Manifests(needs(), named), files.read_former
+
+    async def registered(name: str, deadline_s: float) -> object:
+        care._registered = manifests  # at the last moment before the fence
+        return await fenced(name, deadline_s)
+
+    files.read_former = registered  # type: ignore[method-assign, assignment]
+    await care.search()
+    await care.run_pass()
+    assert len(journal_files(storage)) == len(named)

@@ -130,7 +130,7 @@ class FailingMarks(MemoryFileStore):
                 await file.close()
             return await commit(chunks)
 
-        file.commit = checked  # type: ignore[method-assign]
+        file.commit = checked  # type: ignore[method-assign, assignment]
         return file
 
 
@@ -158,7 +158,7 @@ class HangingMarks(FailingMarks):
                 await asyncio.Event().wait()
             return await commit(chunks)
 
-        file.commit = held  # type: ignore[method-assign]
+        file.commit = held  # type: ignore[method-assign, assignment]
         return file
 
 

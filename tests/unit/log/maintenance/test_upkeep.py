@@ -130,6 +130,29 @@ async def test_everything_may_expire_while_offsets_and_producers_continue() -> N
     await third.store.close()
 
 
+async def test_a_state_whose_write_was_cut_is_written_again_before_the_rest_expires() -> None:
+    bed = await filled(5)
+    await put_block(bed.log(), block(b"x", producer=ProducerStamp(3, 2, 0)))
+    bed.clock.now_ms += 100_000
+    bed.store.update_topic(TopicLogSettings(TOPIC.topic_uuid, Durability.SYNCED, 10.0))
+    recover = bed.files.recover
+
+    async def cutting(path: str, *, deadline_s: float) -> int:
+        if path.endswith(".idx"):  # its last write had not ended
+            del bed.storage.files[path].content[20:]
+        return await recover(path, deadline_s=deadline_s)
+
+    bed.files.recover = cutting  # type: ignore[method-assign]
+    for _ in range(3):
+        await run_pass(bed)
+    assert not segment_files(bed.storage)
+    await crash(bed)
+    again = await open_bed(bed.storage, limits=LIMITS)
+    assert await put_block(again.log(), block(b"x", producer=ProducerStamp(3, 2, 0))) == 5
+    assert await put(again.log(), b"y") == 6
+    await again.store.close()
+
+
 async def test_retention_stands_while_the_clocks_disagree() -> None:
     limits = LogLimits(segment_bytes_max=1_024, space_reserve_bytes=0, idle_seal_s=0.0)
     bed = await filled(20, limits)
@@ -371,7 +394,7 @@ async def test_a_changed_durability_holds_from_the_next_commit_on() -> None:
                 commits.append(durability)
                 return await commit(chunks)
 
-            file.commit = noted  # type: ignore[method-assign]  # a test double
+            file.commit = noted  # type: ignore[method-assign, assignment]  # a test double
             return file
 
     commits: list[Durability] = []

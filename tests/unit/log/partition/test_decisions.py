@@ -43,6 +43,7 @@ def partition(
     ahead: bool = False,
     thin: bool = False,
     tail_bytes: int = 0,
+    late: bool = False,
 ) -> Any:
     """What the rule reads of a partition whose segment was opened at 0 s."""
     return SimpleNamespace(
@@ -52,6 +53,7 @@ def partition(
             has_messages=messages,
             next_file=object() if ahead else None,
             tail_bytes=tail_bytes,
+            late=late,
             view=SimpleNamespace(end_position=size_bytes),
             file=SimpleNamespace(thin=thin),
         ),
@@ -89,6 +91,8 @@ def test_a_put_rolls_by_size_or_age(asked: Any, now_s: float, due: Due | None) -
 def test_an_idle_or_old_segment_is_sealed_by_the_same_rule() -> None:
     assert segment_due(partition(9_999), 99.0, 9.9) is None
     assert segment_due(partition(), 99.0, 10.0) is Due.SEAL
+    assert segment_due(partition(late=True), 99.0, 10.0) is None  # it costs no open file
+    assert segment_due(partition(late=True), 100.0, 10.0) is Due.SEAL
     assert segment_due(partition(), 100.0, 0.0) is Due.SEAL
     many = partition(segments=SEGMENTS_SOFT_MAX + 1)  # sealed as late as it would be rolled
     assert segment_due(many, 100.0, 0.0) is None

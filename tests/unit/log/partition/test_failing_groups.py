@@ -39,12 +39,14 @@ class PoisonedFile:
     def __init__(self, inner: MemoryAppendFile, poison: Poison) -> None:
         self.inner, self.poison = inner, poison
 
-    async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
+    async def commit(
+        self, chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+    ) -> int:
         await asyncio.sleep(0)
         error = self.poison(b"".join(chunks))
         if error is not None:
             raise error
-        return await self.inner.commit(chunks)
+        return await self.inner.commit(chunks, durability=durability)
 
     async def close(self) -> int:
         return await self.inner.close()
@@ -90,6 +92,22 @@ async def test_a_poisonous_block_is_refused_and_its_neighbours_are_stored(
     assert await payloads(bed.log()) == [b"first", b"before", b"after"]
     assert bed.store.counters.isolated == 1
     assert bed.store.counters.openings <= 6
+    await bed.store.close()
+
+
+async def test_poisonous_blocks_in_a_row_refuse_no_other() -> None:
+    """Nothing is stored between them, so no success tells that the store works."""
+    bed = await poisoned_bed(
+        lambda content: OutcomeUnknown("EIO") if b"poison" in content else None
+    )
+    for _ in range(3):
+        (refused,) = await one_group(bed, b"poison")
+        assert len(refused.errors) == 1
+    poisoned, after = await one_group(bed, b"poison", b"after")
+    assert len(poisoned.errors) == 1
+    assert after.bases == [1]
+    assert bed.store.counters.isolated == 4
+    assert await payloads(bed.log()) == [b"first", b"after"]
     await bed.store.close()
 
 

@@ -116,7 +116,7 @@ class HeldFiles(MemoryFileStore):
             await going_on.wait()
             return await commit(chunks)
 
-        file.commit = held  # type: ignore[method-assign]
+        file.commit = held  # type: ignore[method-assign, assignment]
         return file
 
 

@@ -19,6 +19,9 @@ class Partition:
         self.ended = asyncio.Event()
         self.began = False
 
+    def join(self) -> bool:
+        return False
+
     async def work(self) -> float:
         raise NotImplementedError
 

@@ -131,6 +131,9 @@ class FakeWorker:
         self.ended = asyncio.Event()
         self.steps = 0
 
+    def join(self) -> bool:
+        return False
+
     async def work(self) -> float:
         self.steps += 1
         await self.ended.wait()

@@ -10,7 +10,10 @@ from opentalos.server.config import Config, StorageSettings
 from opentalos.server.measuring import capacity
 from opentalos.server.measuring.capacity import (
     append_files_max,
+    journal,
+    journal_files_open_max,
     memory_bytes,
+    moves_at_once,
     raise_open_files,
     segments_open_max,
 )
@@ -35,6 +38,38 @@ def test_open_segments_on_hdfs_follow_the_java_heap() -> None:
     )
     config = replace(Config(), storage=storage)
     assert segments_open_max(config, 16 * GIB) == config.jvm.heap_mb // SEGMENTS_HARD_FACTOR
+
+
+def test_a_single_server_has_a_journal_unless_it_is_off() -> None:
+    storage = StorageSettings(
+        files="file:///shared",
+        files_shared=True,
+        meta="zookeeper://zk:2181/talos",
+        rows="hbase://zk:2181/talos",
+    )
+    cluster = replace(Config(), storage=storage)
+    assert (journal(Config()), journal(cluster)) == ("on", "off")
+    assert journal(replace(Config(), log=LogLimits(journal="off"))) == "off"
+    assert journal(replace(cluster, log=LogLimits(journal="on"))) == "on"
+
+
+def test_a_journal_on_hdfs_leaves_few_files_to_segments() -> None:
+    storage = StorageSettings(
+        files="hdfs://nn:8020/talos", meta="zookeeper://zk:2181/talos", rows="hbase://zk:2181/talos"
+    )
+    plain = replace(Config(), storage=storage)
+    assert journal_files_open_max(plain) == 0
+    config = replace(plain, log=LogLimits(journal="on"))
+    slots = journal_files_open_max(config)
+    assert 0 < slots + 2 * config.log.journals + 1 <= 8
+    assert segments_open_max(config, 16 * GIB) == capacity.SEGMENTS_MAX
+    assert journal_files_open_max(replace(Config(), log=LogLimits(journal="on"))) == 0
+    chosen = replace(config, log=LogLimits(journal="on", journal_files_open_max=20))
+    assert journal_files_open_max(chosen) == 20
+    # Partitions that move take turns at these files; the last one must not wait for too long.
+    assert moves_at_once(plain) == plain.cluster.moves_at_once == 64
+    assert moves_at_once(config) == 4 * slots
+    assert moves_at_once(chosen) == 64
 
 
 def test_segments_leave_descriptors_for_connections() -> None:

@@ -81,6 +81,7 @@ ANOMALIES: dict[str, str] = {
     "never-answered": "a caller got no reply within the deadline although its server lived",
     "unfair-tenant": "a tenant without faults waited or was refused beside one with faults",
     "refused-for-another": "a put was refused because of another one that storage never takes",
+    "too-many-files": "a server had more files of segments open than it may",
     "tenant-leak": "a caller learned of something it had no permission for",
     "stuck-partition": "a call failed although every fault had ended",
     "never-rebalanced": "a partition has no living owner, or a server serves no partition",
@@ -93,6 +94,7 @@ ANOMALIES: dict[str, str] = {
     "forward-loop": "a request was forwarded more than once",
     "verify-fault": "stored files, offsets and manifests disagree",
     "left-behind": "files of a deleted topic still exist",
+    "journal-left": "the journal of a former server stays although its partitions can be recovered",
     "unanswered": "a waiter was never called",
     "answered-twice": "a waiter was called twice",
     "unhandled-error": "no code handled an exception",
@@ -151,6 +153,7 @@ HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
     storage.refused_for_others,
     storage.broken_syncs,
     storage.premature_deletions,
+    storage.too_many_files,
 )
 
 

@@ -1,5 +1,6 @@
 """Checks of consumer groups: only the lease holder commits, and commits are kept (promise I5)."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -160,14 +161,12 @@ def commits_beyond_end(history: History, views: Iterable[LogView]) -> Iterator[A
     by_name: dict[PartitionName, list[LogView]] = defaultdict(list)
     for view in views:
         by_name[view.name].append(view)
+    began_s = {name: _puts_began_s(found[0]) for name, found in by_name.items()}
     for commit in history.of("commit"):
         if not commit.ok:
             continue
         name = PartitionName(commit.args["topic"], commit.args["partition"])
-        sent = 0
-        for view in by_name.get(name, ())[:1]:
-            for puts in view.attempts.values():
-                sent += sum(put.may_be_done and put.began_s < commit.ended_s for put in puts)
+        sent = bisect_left(began_s.get(name, ()), commit.ended_s)
         final = [view for view in by_name.get(name, ()) if view.final is not None]
         beyond = int(commit.args["offset"]) + 1 > sent
         if final and len(by_name[name]) == 1 and not beyond and not final[0].damaged:
@@ -176,21 +175,31 @@ def commits_beyond_end(history: History, views: Iterable[LogView]) -> Iterator[A
             yield Anomaly("commit-beyond-end", f"the log had at most {sent} messages: {commit}")
 
 
+def _puts_began_s(view: LogView) -> list[float]:
+    """When each message that may be in the log was sent, in this order."""
+    attempts = view.attempts.values()
+    return sorted(put.began_s for puts in attempts for put in puts if put.may_be_done)
+
+
 def commits_beyond_read(history: History) -> Iterator[Anomaly]:
     """A worker committed an offset beyond what the polls of its session had delivered."""
-    delivered: dict[tuple[str, str, int], list[tuple[float, int]]] = defaultdict(list)
+    # When each began, in this order, and the last offset that was delivered by then.
+    began_s: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+    reached: dict[tuple[str, str, int], list[int]] = defaultdict(list)
     for poll in history.of("poll"):
         if poll.ok and poll.result.get("blocks"):
             base, ids = poll.result["blocks"][-1]
             key = (poll.process, poll.args["topic"], poll.args["partition"])
-            delivered[key].append((poll.began_s, base + len(ids) - 1))
+            began_s[key].append(poll.began_s)
+            before = reached[key][-1] if reached[key] else -1
+            reached[key].append(max(before, base + len(ids) - 1))
     for commit in history.of("commit"):
         key = (commit.process, commit.args["topic"], commit.args["partition"])
-        if not commit.ok or key not in delivered:
+        if not commit.ok or key not in began_s:
             continue
-        reached = [last for began_s, last in delivered[key] if began_s < commit.ended_s]
-        if int(commit.args["offset"]) > max(reached, default=-1):
-            last = max(reached, default=-1)
+        earlier = bisect_left(began_s[key], commit.ended_s)
+        last = reached[key][earlier - 1] if earlier else -1
+        if int(commit.args["offset"]) > last:
             yield Anomaly("commit-beyond-read", f"its polls delivered up to {last}: {commit}")
 
 

@@ -23,6 +23,7 @@ REPORTED = (
     "forward-loop",
     "verify-fault",
     "left-behind",
+    "journal-left",
     "unanswered",
     "answered-twice",
     "unhandled-error",

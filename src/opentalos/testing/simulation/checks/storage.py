@@ -19,7 +19,7 @@ from opentalos.testing.simulation.history import History, Operation
 
 OPENINGS_MIN = 40  # of a partition without an acknowledged put in between, whatever happened
 OPENINGS_PER_PUT = 5.0  # and for each put that was sent meanwhile
-OPENINGS_PER_S = 0.1  # and for upkeep, and for what writes beside recorded puts (streams of tables)
+OPENINGS_PER_S = 0.1  # and for upkeep
 EARLY_S = 1.5  # of a deletion: clocks of servers differ, and a log is dropped in steps
 SYNCED, FLUSHED = "synced", "flushed"
 LOST = "crashed"  # in the error of a call whose server did not live
@@ -38,7 +38,15 @@ def livelocks(history: History) -> Iterator[Anomaly]:
         sent[key].append(put.began_s)
         if put.ok:
             acked[key].append(put.ended_s)
+    tables = {_uuid(read): read.args["table"] for read in history.of("changes", "mark")}
+    mutations = history.of("mutate")
     for key, times in openings.items():
+        for mutation in mutations:  # it is a put into the streams of its table
+            if mutation.args["table"] == tables.get(key[0]):
+                sent[key].append(mutation.began_s)
+                if mutation.ok:
+                    acked[key].append(mutation.ended_s)
+        sent[key].sort()
         edges = [float("-inf"), *sorted(acked[key]), float("inf")]
         for began_s, ended_s in pairwise(edges):
             between = times[bisect_right(times, began_s) : bisect_left(times, ended_s)]
@@ -100,6 +108,12 @@ def refused_for_others(history: History) -> Iterator[Anomaly]:
         innocent = not put.args.get("poisonous") and put.args["topic"] not in deleted
         if innocent and put.error.startswith(NOT_SERVED):
             yield Anomaly("refused-for-another", str(put))
+
+
+def too_many_files(history: History) -> Iterator[Anomaly]:
+    """A server with late segments had more files of synced segments open than it may."""
+    for note in history.noted("too-many-files"):
+        yield Anomaly("too-many-files", f"{note.args['count']} at {note.at_s:.3f}: {note}")
 
 
 def silent_cuts(view: LogView) -> Iterator[Anomaly]:

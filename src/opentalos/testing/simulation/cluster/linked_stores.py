@@ -21,11 +21,15 @@ class LinkedAppendFile:
         """See the port."""
         return self._inner.thin
 
-    async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
+    async def commit(
+        self, chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+    ) -> int:
         """See the port."""
         self._check_alive()
         try:
-            return await self._link.call(lambda: self._inner.commit(chunks), write=True)
+            return await self._link.call(
+                lambda: self._inner.commit(chunks, durability=durability), write=True
+            )
         except BaseException:
             self._dead = True
             raise

@@ -139,8 +139,9 @@ class Nemesis:
         if len(self._idle()) <= RUNNING_MIN:
             return
         with self._victim() as victim:
-            if victim in world.drained:
-                return
+            away = (victim, *world.gone, *world.drained)
+            if victim in world.drained or all(host in away for host in world.hosts):
+                return  # nobody would be left to take partitions
             world.gone[victim] = None
             world.recorder.note("leaves", host=victim)
             if self._rng.random() < 0.5:

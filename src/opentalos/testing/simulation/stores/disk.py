@@ -6,9 +6,10 @@ stable storage does not have. Each effect runs in the disk's own context at a vi
 happens even if the server that requested it has crashed meanwhile. ``lose_process`` and
 ``lose_power`` simulate the two kinds of crash:
 
-- a process crash tears the write in flight at any byte; of a ``synced`` file, bytes that no sync
-  has covered are lost in any subset of pages; of a ``flushed`` file, they stay in the page cache;
-- a power loss does the same to every file, and loses the page cache as well.
+- a process crash tears the write in flight at any byte; bytes that no commit has covered are lost
+  in any subset of pages; those of commits that were only flushed stay in the page cache;
+- a power loss does the same to every file, and loses the page cache as well: what follows the last
+  commit that was synced.
 
 ``FaultyFileStore``, ``FaultyMetaStore`` and ``FaultyRowStore`` are the clients of the disk, one of
 each per server.
@@ -98,6 +99,7 @@ class SimulatedDisk:
         self.troubles = Troubles(loop, troubles or random.Random(0))
         self.entries_undone = 0.0  # see FileFaults
         self.resurrected: dict[str, None] = {}  # files whose deletion a power loss undid
+        self.rotten_journals: dict[str, None] = {}  # files of journals with a flipped bit
         self._deleted: list[tuple[float, str, SimulatedFile]] = []
         self._context: Context = copy_context()
 
@@ -153,9 +155,7 @@ class SimulatedDisk:
         if not fails:
             self._stabilise(file, to_platter=to_platter)
         elif file.lies_from is None:
-            file.lies_from = file.synced_bytes
-            if file.durability is Durability.FLUSHED:
-                file.lies_from = file.flushed_bytes
+            file.lies_from = file.flushed_bytes
 
     def fence(self, file: SimulatedFile) -> None:
         """No later commit of the writer succeeds."""
@@ -185,10 +185,7 @@ class SimulatedDisk:
         """Damage the files of a process as its crash does."""
         for file in self.files.values():
             if file.writer is process:
-                stable = file.synced_bytes
-                if file.durability is Durability.FLUSHED:
-                    stable = file.flushed_bytes
-                self._damage(file, stable)
+                self._damage(file, file.flushed_bytes)
 
     def lose_power(self) -> None:
         """Damage every file as a power loss does; the rest is on stable storage."""

@@ -29,29 +29,49 @@ from opentalos.testing.simulation.stores.troubles import poison_error
 WRITE_S = 0.0005  # mean of a write into the page cache
 SYNC_S = 0.002  # mean of a sync
 LOOKUP_S = 0.0003  # mean of all other calls
+HANGS_S = 0.4  # a call that takes longer hangs
 FILE_BYTES = 64  # space that the directory entry of a new file takes
 
 
 class FaultyAppendFile:
     """AppendFile on the simulated disk."""
 
-    def __init__(self, store: "FaultyFileStore", path: str, file: SimulatedFile) -> None:
+    def __init__(
+        self, store: "FaultyFileStore", path: str, file: SimulatedFile, called_s: float
+    ) -> None:
         self._store, self._path, self._file = store, path, file
         self.thin = False  # see the port
-        self._closed = False
+        self._closed = self._counted = self._hung = False
+        self._called_s = called_s  # since when a call is under way
+        self.hung()
+        self._called_s = float("inf")
         self._dead: BaseException | None = None
+        if path.endswith(SEGMENT_SUFFIX):
+            self._counted = True
+            store.segments_open[self] = None
+            # A store that recovered a file ends its writer, also one that was cut off from it.
+            found = [each for each in store.segments_open if not (each.hung() or each.recovered)]
+            flushed = any(each._file.durability is Durability.FLUSHED for each in found)
+            merges = 1 if flushed else 0  # at a time; what it writes is flushed
+            store.disk.observe("segment-open", path, store.process, len(found) - merges)
 
-    async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
+    async def commit(
+        self, chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+    ) -> int:
         """Write, sync, check the fence; see the port."""
         self._check_alive()
+        self._called_s = self._store.disk.loop.time()
         before_bytes = len(self._file.content)
         try:
             await self._store.reached(self._path)
-            await self._commit(b"".join(chunks))
+            await self._commit(b"".join(chunks), durability or self._file.durability)
             self._check_fence()
         except BaseException as error:
             self._dead = error
+            self._count_closed()
             raise
+        self.hung()
+        self._called_s = float("inf")
         self.thin = self.thin or self._store.disk.hits(self._store.faults.thin)
         self._file.before_last_bytes = before_bytes
         self._file.committed_s = self._store.disk.loop.time()
@@ -64,6 +84,7 @@ class FaultyAppendFile:
         if self._closed and self._dead is None:
             return len(self._file.content)
         self._check_alive()
+        self._called_s = self._store.disk.loop.time()
         store, file = self._store, self._file
         try:
             await store.reached(self._path, write=False)
@@ -76,10 +97,28 @@ class FaultyAppendFile:
         except BaseException as error:
             self._dead = error
             raise
+        finally:
+            self._count_closed()
         self._closed = True
         return len(file.content)
 
-    async def _commit(self, data: bytes) -> None:
+    @property
+    def recovered(self) -> bool:
+        """Whether it was fenced."""
+        return self._file.fenced_bytes is not None
+
+    def _count_closed(self) -> None:
+        if self._counted:
+            self._counted = False
+            self._store.segments_open.pop(self, None)
+
+    def hung(self) -> bool:
+        """Whether a call of it ever hung: a server may open another file instead."""
+        busy_s = self._store.disk.loop.time() - self._called_s
+        self._hung = self._hung or busy_s > HANGS_S
+        return self._hung
+
+    async def _commit(self, data: bytes, durability: Durability) -> None:
         store, file, disk, faults = self._store, self._file, self._store.disk, self._store.faults
         fails = disk.hits(faults.commit_fails)
         written = data[: disk.rng.choice([0, len(data), disk.rng.randint(0, len(data))])]
@@ -107,7 +146,7 @@ class FaultyAppendFile:
             disk.kills.after(store.process, points)
 
         await disk.after(store.delay(WRITE_S), write)
-        synced = first or file.durability is Durability.SYNCED
+        synced = first or durability is Durability.SYNCED
         to_platter = synced or disk.hits(faults.writeback)
         lies = fails and (len(written) < len(data) or disk.hits(faults.sync_lies))
         await disk.after(store.delay(SYNC_S) + slow_s, sync)
@@ -133,6 +172,8 @@ class FaultyFileStore:
     def __init__(self, disk: SimulatedDisk, process: SimulatedProcess, faults: FileFaults) -> None:
         self.disk, self.process, self.faults = disk, process, faults
         self.closed = False
+        # For writing.
+        self.segments_open: dict[FaultyAppendFile, None] = {}
         disk.entries_undone = max(disk.entries_undone, faults.entries_undone)
 
     def delay(self, mean_s: float) -> float:
@@ -144,6 +185,7 @@ class FaultyFileStore:
         self._check_open()
         check_file_path(path)
         disk = self.disk
+        called_s = disk.loop.time()
         await self.reached(path)
         if disk.hits(self.faults.create_fails):
             raise StoreUnavailable(f"{path}: simulated failure of create")
@@ -152,7 +194,7 @@ class FaultyFileStore:
             file = await disk.after(self.delay(SYNC_S), lambda: self._create(path, durability))
         if unknown:
             raise OutcomeUnknown(f"{path}: simulated loss of the answer to create")
-        return FaultyAppendFile(self, path, file)
+        return FaultyAppendFile(self, path, file, called_s)
 
     async def recover(self, path: str, *, deadline_s: float) -> int:
         """Fence the writer, then freeze and measure; see the port."""

@@ -45,6 +45,7 @@ class WatchedRecords(MemoryStorage):
         super().__init__()
         self.sealed: dict[Partition, dict[_Sealed, None]] = {}
         self.unsealed: dict[Partition, tuple[int, ...]] = {}  # base offset, epoch, number
+        self.journals: dict[str, dict[Partition, None]] = {}  # by name: whose segments need it
         self._epochs: dict[Partition, int] = {}
         self.claimed: Callable[[Partition], None] = lambda partition: None
 
@@ -63,6 +64,8 @@ class WatchedRecords(MemoryStorage):
         if manifest["epoch"] > self._epochs.get(key, 0):
             self.claimed(key)
         self._epochs[key] = manifest["epoch"]
+        if manifest.get("journal"):
+            self.journals.setdefault(manifest["journal"], {})[key] = None
         self.unsealed.pop(key, None)
         for base, epoch, next_offset, file_bytes, _, *numbers in manifest["segments"]:
             number = numbers[0] if numbers else 0

@@ -10,9 +10,9 @@ from typing import Protocol
 
 from opentalos.testing.simulation.history import Recorder
 from opentalos.testing.simulation.loop import SimulationLoop
-from opentalos.testing.simulation.stores.disk import SEGMENT_SUFFIX, SimulatedDisk
+from opentalos.testing.simulation.stores.disk import SimulatedDisk
 from opentalos.testing.simulation.stores.faults import WorldFaults
-from opentalos.testing.simulation.stores.rot import flip_anywhere
+from opentalos.testing.simulation.stores.rot import flip_anywhere, rotten_by
 
 TICK_S = 0.5  # mean time between two draws
 DAY_MS = 86_400_000
@@ -67,10 +67,10 @@ class StorageNemesis:
         ]
 
     async def _rot(self) -> None:
-        path = flip_anywhere(self._stage.disk, SEGMENT_SUFFIX)
+        path = flip_anywhere(self._stage.disk)
         if path is not None:
-            topic_uuid, partition, _ = path.split("/")
-            self._stage.recorder.note("rot", topic=topic_uuid, partition=int(partition), path=path)
+            for found in rotten_by(self._stage.disk, path):
+                self._stage.recorder.note("rot", **found._asdict())
 
     async def _step(self) -> None:
         """All clocks are set days wrong, and right again later, as by a time service."""

@@ -98,7 +98,17 @@ JOURNAL_BYTES_MAX = 8 << 10
 
 def with_journal(limits: LogLimits) -> LogLimits:
     """The same with a journal, so small that it is trimmed all the time."""
-    return replace(limits, journal=True, journal_bytes_max=JOURNAL_BYTES_MAX)
+    return replace(limits, journal="on", journal_bytes_max=JOURNAL_BYTES_MAX)
+
+
+FILES_OPEN_MAX = 2
+
+
+def with_late_segments(limits: LogLimits, seed: int) -> LogLimits:
+    """Half of the seeds with a journal make a segment's file only when it is written to."""
+    if not limits.journaled or limits.journal_files_open_max or seed % 2:
+        return limits
+    return replace(limits, journal_files_open_max=FILES_OPEN_MAX)
 
 
 SDS_LIMITS = SdsLimits(
@@ -467,6 +477,12 @@ class World:
     def _observe(self, event: DiskEvent) -> None:
         if event.kind == "file-commit":
             self.recorder.note("file-commit", path=event.path, process=event.process)
+        elif event.kind == "segment-open":
+            files_max = self.config.log.journal_files_open_max
+            if 0 < files_max < event.length:
+                self.recorder.note(
+                    "too-many-files", process=event.process, count=event.length, most=files_max
+                )
         elif event.kind == "recover-refused":
             self.recorder.note("recover-refused", path=event.path, process=event.process)
 

@@ -52,6 +52,20 @@ def opened_between_acknowledged_puts(tale: Tale) -> None:
         tale.put(f"m{number}")
 
 
+def opened_for_mutations_of_its_table(tale: Tale) -> None:
+    tale.ok(tale.begin("mark", table="T", topic="t"), timestamp_ms=1, offsets=[[0, 0]])
+    for number in range(OPENINGS_MIN + 1):
+        opened(tale, 1)
+        tale.ok(tale.begin("mutate", table="T", key=f"k{number}"))
+
+
+def opened_beside_mutations_of_another_table(tale: Tale) -> None:
+    tale.ok(tale.begin("mark", table="T", topic="t"), timestamp_ms=1, offsets=[[0, 0]])
+    for number in range(2 * OPENINGS_MIN):
+        opened(tale, 1)
+        tale.ok(tale.begin("mutate", table="U", key=f"k{number}"))
+
+
 # --- deadlines ----------------------------------------------------------------------------------
 
 
@@ -230,12 +244,21 @@ def dropped_by_a_clock_that_counts_as_right(tale: Tale) -> None:
     tale.range(1, 1)
 
 
+def more_files_than_slots(tale: Tale) -> None:
+    tale.note("too-many-files", process="s1", count=3, most=2)
+
+
+def put_at_its_time(tale: Tale) -> None:
+    put_at(tale, "a", 0)
+
+
 CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "livelock": (
-        [opened_for_nobody],
+        [opened_for_nobody, opened_beside_mutations_of_another_table],
         [
             opened_for_puts_that_fail,
             opened_between_acknowledged_puts,
+            opened_for_mutations_of_its_table,
             opened_now_and_then_by_the_upkeep,
         ],
     ),
@@ -254,6 +277,10 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
             refused_where_others_fail_too,
             refused_while_its_topic_is_deleted,
         ],
+    ),
+    "too-many-files": (
+        [more_files_than_slots],
+        [put_at_its_time],
     ),
     "silent-cut": (
         [

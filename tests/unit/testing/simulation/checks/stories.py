@@ -470,6 +470,7 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "stuck-partition": ([fails_when_healed], [fails_while_faults_last]),
     "verify-fault": ([lambda tale: tale.note("verify-fault")], [acked_and_expired]),
     "left-behind": ([lambda tale: tale.note("left-behind")], [acked_and_expired]),
+    "journal-left": ([lambda tale: tale.note("journal-left")], [acked_and_expired]),
     "unanswered": ([lambda tale: tale.note("unanswered", text="put")], [acked_and_expired]),
     "answered-twice": ([lambda tale: tale.note("answered-twice")], [acked_and_expired]),
     "unhandled-error": ([lambda tale: tale.note("unhandled-error")], [acked_and_expired]),
