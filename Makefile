@@ -6,7 +6,7 @@ PY := .venv/bin/python
 ACCELERATOR_ARGUMENT := $(if $(filter off,$(ACCELERATOR)),--remove,--if-possible)
 SPARK_KILLS := $(wildcard tests/spark/*/test_*_kills.py)
 
-.PHONY: help setup accelerator quick check test release demo bench bench-cluster bench-placement bench-sdk bench-spark bench-sds faults replay soak generate lock package docs docs-serve clean
+.PHONY: help setup accelerator quick check test release demo bench bench-compare bench-cluster bench-placement bench-sdk bench-spark bench-sds faults replay soak generate lock package docs docs-serve clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
@@ -29,13 +29,16 @@ check: setup  ## what gates a commit: quick, then contract and simulation
 
 test: setup  ## every test lane; this is CI; ACCELERATOR=off: without native threads
 	@$(PY) scripts/build_accelerator.py $(ACCELERATOR_ARGUMENT)
-	@$(PY) scripts/run_lanes.py quick check single spark backends faults
+	@$(PY) scripts/run_lanes.py quick check spark single backends faults
 
 demo: setup  ## a server and two clients of one group; DEMO_EXIT=1 ends after the tour
 	@$(PY) -m opentalos.cli.main demo $(if $(DEMO_EXIT),--exit)
 
 bench: setup  ## measure speed and memory; BENCH="--quick" or names of figures
 	@$(PY) -m bench.run $(BENCH)
+
+bench-compare: setup  ## this version against another one in turn: AGAINST=folder of its checkout; BENCH=--quick
+	@$(PY) -m bench.compare $(AGAINST) $(BENCH)
 
 bench-cluster: setup  ## figures of a cluster over real backends; BENCH as above
 	@$(PY) -m bench.cluster $(BENCH)

@@ -6,6 +6,7 @@ Run once, on the version whose format it keeps; never regenerate the result. ``e
 the expected contents.
 
     python scripts/make_golden_killed.py tests/golden/killed_v1
+    python scripts/make_golden_killed.py tests/golden/killed_v2_journal --journal
 """
 
 import asyncio
@@ -18,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from opentalos.adapters.local import open_local_file_store
@@ -48,6 +49,9 @@ LIMITS = LogLimits(
     retention_interval_s=1e6,  # a pass runs when it is wanted
 )
 METERING = MeteringSettings(interval_s=3_600, partitions=1)
+# With a shared journal; made when a clock that jumps by hours had ceased to be believed at once, so
+# retention drops nothing.
+WITH_JOURNAL = "--journal" in sys.argv
 READY = "ready to be killed"
 BLOCKS, MESSAGES = 24, 3  # of one fill, and of each block; several segments of 4 KiB
 
@@ -75,7 +79,7 @@ class GoldenClock:
 async def started(
     data: Path, directory: DataDirectory, clock: GoldenClock
 ) -> AsyncIterator[Broker]:
-    """A broker on the data directory, wired as in a server; nothing of it runs by itself."""
+    """A broker on the data directory, wired as in a server; hardly anything runs by itself."""
     box = AesGcmSecretBox(directory.server_key())
     files = await open_local_file_store(data / "log")
     meta = await open_sqlite_meta_store(data / "meta.sqlite")
@@ -84,7 +88,7 @@ async def started(
         server=directory.server,
         advertise="127.0.0.1:9420",
         secret_box=box,
-        log=LIMITS,
+        log=replace(LIMITS, journal="on" if WITH_JOURNAL else "off"),
         usage_topic=SystemTopicSettings(partitions=1),
         metering=METERING,
     )
@@ -136,7 +140,7 @@ async def first_life(broker: Broker, maker: Maker) -> None:
         NewTopic(
             name="views", partitions=1, retention_s=YEAR_S, attributes={"durability": "flushed"}
         ),
-        NewTopic(name="old", partitions=1, retention_s=3_600),
+        NewTopic(name="old", partitions=1, retention_s=YEAR_S if WITH_JOURNAL else 3_600),
         NewTopic(name="changes", partitions=1, retention_s=YEAR_S),
     ]
     clicks, _, old, _ = [await broker.topics.create_topic(alice, topic) for topic in topics]
@@ -160,20 +164,26 @@ async def second_life(broker: Broker, maker: Maker) -> None:
     infos = broker.principals.list_principals(root)
     alice = next(info.principal for info in infos if info.principal.id == "alice")
     topics = {name: broker.topics.find_topic(root, f"alice/{name}") for name in ("clicks", "old")}
-    await broker.context.partition_log(topics["old"], 0).stats()
+    if not WITH_JOURNAL:
+        await _drop(broker, topics["old"])
+        maker.expected["old/0"] = []
+    await maker.fill(broker, topics["clicks"], 1, producer_id=78)
+    await maker.fill(broker, broker.topics.find_topic(root, "alice/views"), 0)
+    await _write(broker, alice, range(5, 7))
+    await _checkpoint(broker, alice, topics["clicks"], 9)
+
+
+async def _drop(broker: Broker, topic: Topic) -> None:
+    """Let retention drop all of the log."""
+    await broker.context.partition_log(topic, 0).stats()
     await _meter(broker)
     await broker.context.log.upkeep.run_pass()
-    log = broker.context.partition_log(topics["old"], 0)
+    log = broker.context.partition_log(topic, 0)
     await asyncio.sleep(0)
     await log.writer.run(_nothing)  # after the job that drops
     manifest = log.writer.versioned.manifest
     assert not manifest.segments
     assert manifest.state_of is not None
-    maker.expected["old/0"] = []
-    await maker.fill(broker, topics["clicks"], 1, producer_id=78)
-    await maker.fill(broker, broker.topics.find_topic(root, "alice/views"), 0)
-    await _write(broker, alice, range(5, 7))
-    await _checkpoint(broker, alice, topics["clicks"], 9)
 
 
 async def _nothing() -> None:
@@ -220,7 +230,7 @@ def _note(data: Path, maker: Maker) -> None:
         "root_key": ROOT_KEY,
         "now_ms": maker.clock.now_ms,
         "messages_per_block": MESSAGES,
-        "start_offsets": {"old/0": BLOCKS * MESSAGES},
+        "start_offsets": {} if WITH_JOURNAL else {"old/0": BLOCKS * MESSAGES},
         "checkpoint": 9,
         "records": 7,
         "partitions": maker.expected,
@@ -232,7 +242,7 @@ def make(target: Path) -> None:
     """Let another process live in a scratch directory, kill it, and keep what it left."""
     with tempfile.TemporaryDirectory() as scratch:
         data = Path(scratch) / "data"
-        command = [sys.executable, __file__, "--live", str(data)]
+        command = [sys.executable, __file__, "--live", str(data), *sys.argv[2:]]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             line = server.stdout.readline().strip()

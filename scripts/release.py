@@ -5,8 +5,8 @@ usage: release.py VERSION [--dry-run]      (VERSION: MAJOR.MINOR.PATCH)
 The section "Unreleased" of CHANGELOG.md becomes the section of the version, with today's date.
 The wheels are built, installed and tried (``make package``) before anything is committed, so a
 version that does not install leaves no trace. One is for every machine, one for machines of this
-kind, with the accelerator; those of other platforms are built from the tag by cibuildwheel. Nothing
-is pushed or uploaded: the last lines say which commands do that.
+kind, with the accelerator; those of other versions and platforms are built from the tag by
+cibuildwheel. Nothing is pushed or uploaded: the last lines say which commands do that.
 """
 
 import argparse
@@ -117,7 +117,10 @@ def release(version: str, *, dry_run: bool) -> None:
         f"{version}\n\n{notes}",
     )
     print(f"released {version}: wheels in .cache/package; to publish: git push --follow-tags")
-    print("other platforms (Linux aarch64, macOS), each on such a machine: pipx run cibuildwheel")
+    print(
+        "wheels for every CPython and older systems (Linux x86-64, aarch64, macOS), each on such a "
+        "machine: pipx run cibuildwheel"
+    )
 
 
 def main() -> None:

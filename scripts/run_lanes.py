@@ -3,13 +3,15 @@
 usage: run_lanes.py [--times N] [--load] LANE...
        (quick, check, single, spark, backends, faults; see LANES)
 
-A lane is a list of jobs; two jobs run at a time. A lane that fails does not stop the next one.
-Lanes that need real backends share one HDFS, ZooKeeper and HBase: started before the first of
-them, ended after the last, whatever happened; jobs find them by OPENTALOS_BACKENDS. The
-numbers are those of the pytest jobs; a job that is no test run (a linter) only turns the exit
-status. A passing job prints one line, a failing one its whole output. With ``--times`` all lanes
-run so many times, to find tests that fail now and then; with ``--load`` beside as many busy
-processes as there are cores.
+A lane is a list of jobs. Two jobs run at a time: a free slot takes the next one in the order of the
+lanes, so the last job of a lane has one of the next lane beside it. One of the two is a job that
+needs real backends, as long as there is one: these wait most of the time. They run one by one,
+since some kill and pause the backends: one HDFS, ZooKeeper and HBase, started before the first of
+these jobs, ended after the last, whatever happened, found by OPENTALOS_BACKENDS. A job that fails
+does not stop the others. The numbers are those of the pytest jobs; a job that is no test run (a
+linter) only turns the exit status. A passing job prints one line, a failing one its whole output.
+With ``--times`` all lanes run so many times, to find tests that fail now and then; with ``--load``
+beside as many busy processes as there are cores.
 """
 
 import argparse
@@ -22,8 +24,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Never
@@ -36,8 +38,10 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 REPORTS = ROOT / ".cache" / "reports"
 BACKENDS = ROOT / ".cache" / "backends"
-JOBS_AT_ONCE = 2  # the size of the CI machine
+ADDRESSES = BACKENDS / "addresses.json"
+JOBS_AT_ONCE = 2  # the size of the CI machine; beside one with backends
 JOB_TIMEOUT_S = 1500
+FAULTS_TIMEOUT_S = 2700  # real time passes in each fault, and in no other job so much
 FULL_FAULTS_TIMEOUT_S = 3 * 3600
 TIMES_MAX = 100
 BUSY = "while True: pass"
@@ -53,6 +57,7 @@ class Job:
     argv: tuple[str, ...]
     tests: bool = False
     timeout_s: int = JOB_TIMEOUT_S
+    backends: bool = False  # needs the real ones, to itself
 
 
 @dataclass(frozen=True)
@@ -75,14 +80,15 @@ def script(name: str, path: str, *argv: str) -> Job:
 def tests(name: str, *paths: str) -> Job:
     report = REPORTS / f"{name}.xml"
     argv: tuple[str, ...] = (str(BIN / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    if "backend" in paths:
+    backends = "backend" in paths
+    if backends:
         # The plugin is loaded last: its compilation failed once while a JVM was running.
         argv = (*argv, "-p", "no:hypothesispytest")
-    return Job(name, (*argv, f"--junitxml={report}", *paths), tests=True)
+    return Job(name, (*argv, f"--junitxml={report}", *paths), tests=True, backends=backends)
 
 
 FULL_FAULTS = os.environ.get("OPENTALOS_FAULTS") == "full"
-FAULTS_TIMEOUT_S = FULL_FAULTS_TIMEOUT_S if FULL_FAULTS else JOB_TIMEOUT_S
+FAULTS_JOB_TIMEOUT_S = FULL_FAULTS_TIMEOUT_S if FULL_FAULTS else FAULTS_TIMEOUT_S
 
 HURTS_HDFS = "tests/e2e/hdfs"
 
@@ -100,7 +106,7 @@ UNIT_REST = ("tests/unit", *(f"--ignore={folder}" for folder in UNIT_CORE))
 
 ON_THEIR_OWN = tuple(f"--ignore=tests/e2e/{name}" for name in ("sdk", "rest", "cli", "docs"))
 
-# Each job has one Spark session, of 1.7 GB; about equally long, the longest first.
+# Each job has one Spark session, of 1.7 GB; the longest first.
 SPARK: dict[str, tuple[str, ...]] = {
     "spark-pipelines": ("runner", "archive", "examples"),
     "spark-sink": ("sink", "kills"),
@@ -141,7 +147,10 @@ LANES: dict[str, tuple[Job, ...]] = {
         tests("compat", "tests/compat", "-m", "not backend"),
         tests("power", "tests/power", "-s"),
     ),
-    "spark": tuple(map(spark_tests, SPARK)),
+    "spark": (
+        tool("spark-classes", "python", "-m", "tests.spark.java_classes"),
+        *map(spark_tests, SPARK),
+    ),
     "backends": (
         tests("contract-backends", "tests/contract", "-m", "backend"),
         tests(
@@ -151,11 +160,11 @@ LANES: dict[str, tuple[Job, ...]] = {
     ),
     "faults": (
         tests("e2e-hdfs", HURTS_HDFS, "-m", "backend"),
-        replace(tests("faults", "tests/faults", "-s"), timeout_s=FAULTS_TIMEOUT_S),
+        replace(
+            tests("faults", "tests/faults", "-s", "-m", "backend"), timeout_s=FAULTS_JOB_TIMEOUT_S
+        ),
     ),
 }
-WITH_BACKENDS = {"backends", "faults"}
-ONE_BY_ONE = {"faults"}  # its jobs kill and pause the shared backends
 
 
 def counts(report: Path) -> tuple[int, int, int]:
@@ -176,6 +185,7 @@ def execute(job: Job) -> tuple[int, str]:
         process = subprocess.Popen(
             job.argv,
             cwd=ROOT,
+            env=os.environ | ({"OPENTALOS_BACKENDS": str(ADDRESSES)} if job.backends else {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -226,24 +236,33 @@ def run(job: Job) -> Result:
     return Result(job, ok, passed, failed, skipped)
 
 
-def start_backends() -> Fleet:
-    """Start fresh backends below .cache; stop leftovers of an earlier run first."""
-    fleet = Fleet(BACKENDS / "homes")
-    if BACKENDS.exists():
-        fleet.kill()
-        shutil.rmtree(BACKENDS)
-    BACKENDS.mkdir(parents=True)
-    path = BACKENDS / "addresses.json"
-    os.environ["OPENTALOS_BACKENDS"] = str(path)
-    try:
-        fleet.start(say, brief=True)
-        path.write_text(json.dumps(fleet.addresses(), indent=1))
-    except BaseException as error:
-        fleet.kill()
-        if not isinstance(error, BackendError):
-            raise
-        say(f"FAIL {error}")  # each job then fails by itself, because the file is missing
-    return fleet
+class SharedBackends:
+    """Real backends below .cache, started by the first job that needs them."""
+
+    def __init__(self) -> None:
+        self._fleet = Fleet(BACKENDS / "homes")
+        self._started = False
+
+    def start(self) -> None:
+        """Start fresh ones, unless they run; stop leftovers of an earlier run first."""
+        if self._started:
+            return
+        self._started = True
+        if BACKENDS.exists():
+            self._fleet.kill()
+            shutil.rmtree(BACKENDS)
+        BACKENDS.mkdir(parents=True)
+        try:
+            self._fleet.start(say, brief=True)
+            ADDRESSES.write_text(json.dumps(self._fleet.addresses(), indent=1))
+        except BackendError as error:
+            self._fleet.kill()
+            say(f"FAIL {error}")  # each job then fails by itself, because the file is missing
+
+    def kill(self) -> None:
+        """End them; nothing happens if nothing was started."""
+        if self._started:
+            self._fleet.kill()
 
 
 def say(text: str) -> None:
@@ -255,17 +274,44 @@ def interrupted(_number: int, _frame: object) -> Never:
     raise KeyboardInterrupt
 
 
-def run_lane(name: str) -> list[Result]:
-    """Run the jobs of a lane, two at a time unless they affect each other."""
-    print(f"== {name}", flush=True)
-    with ThreadPoolExecutor(1 if name in ONE_BY_ONE else JOBS_AT_ONCE) as pool:
+def startable(waiting: Sequence[Job], running: Collection[Job]) -> Job | None:
+    """The next job with backends if none is running, else the next one of the others."""
+    if len(running) >= JOBS_AT_ONCE:
+        return None
+    others = [job for job in waiting if not job.backends]
+    with_backends = [job for job in waiting if job.backends]
+    if not any(job.backends for job in running):
+        others = with_backends + others
+    return next(iter(others), None)
+
+
+def run_jobs(jobs: Sequence[Job], backends: SharedBackends) -> list[Result]:
+    """Start jobs in this order, each as soon as it has a slot."""
+
+    def play(job: Job) -> Result:
+        if job.backends:
+            backends.start()
+        return run(job)
+
+    waiting, running, results = list(jobs), dict[Future[Result], Job](), list[Result]()
+    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
         try:
-            return list(pool.map(run, LANES[name]))
+            while waiting or running:
+                while job := startable(waiting, running.values()):
+                    waiting.remove(job)
+                    running[pool.submit(play, job)] = job
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    del running[future]
+                    results.append(future.result())
         except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(RUNNING):
-                end(process)
+            # A job that is about to start, and backends that are starting, end as well.
+            while not all(future.done() for future in running):
+                for process in list(RUNNING):
+                    end(process)
+                backends.kill()
+                wait(running, timeout=0.5)
             raise
+    return results
 
 
 @contextlib.contextmanager
@@ -290,20 +336,16 @@ def times(text: str) -> int:
 
 
 def run_all(names: Sequence[str], count: int) -> list[Result]:
-    """All lanes, ``count`` times, with backends from the first lane on that needs them."""
+    """All lanes, ``count`` times, with backends from the first job on that needs them."""
     results: list[Result] = []
-    fleet: Fleet | None = None
+    backends = SharedBackends()
     try:
         for number in range(count):
             if count > 1:
                 print(f"== round {number + 1} of {count}", flush=True)
-            for name in names:
-                if name in WITH_BACKENDS and fleet is None:
-                    fleet = start_backends()
-                results += run_lane(name)
+            results += run_jobs([job for name in names for job in LANES[name]], backends)
     finally:
-        if fleet is not None:
-            fleet.kill()
+        backends.kill()
     return results
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.server_process import ROOT_KEY
 
 TALOS = Path(sys.executable).parent / "talos"
-STOP_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 30.0
 
 
 @dataclass

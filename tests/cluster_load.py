@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -191,7 +191,8 @@ class Traffic:
             program.check_alive()
 
     def _commits(self) -> int:
-        return sum(1 for each in self.history().of("commit") if each.ok)
+        workers = History.load(sorted(self.folder.glob("worker-*.jsonl")))
+        return sum(1 for each in workers.of("commit") if each.ok)
 
     def owner(self, partition: int = 0) -> str:
         """The server of a partition."""
@@ -262,12 +263,12 @@ def longest_silence(history: History) -> list[tuple[int, float]]:
     for put in history.of("put"):
         if put.ok:
             acks[put.args["partition"]].append(put.ended_s)
-    found = []
-    for partition, times in sorted(acks.items()):
-        times.sort()
-        gaps = [later - earlier for earlier, later in pairwise(times)]
-        found.append((partition, max(gaps, default=0.0)))
-    return found
+    return [(partition, longest_gap(times)) for partition, times in sorted(acks.items())]
+
+
+def longest_gap(times: Iterable[float]) -> float:
+    """The longest time between two of these moments; 0 without two."""
+    return max((later - earlier for earlier, later in pairwise(sorted(times))), default=0.0)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from typing import Any
 
 from tests.conftest import RunningBackends
 from tests.raw_client import RawClient, idl
-from tests.server_process import ROOT_KEY, ServerProcess
+from tests.server_process import ROOT_KEY, TALOS, ServerProcess
 
 from opentalos.backends.ports import free_ports
 
@@ -23,6 +24,7 @@ READY_TIMEOUT_S = 150.0  # a Java machine starts in each process, several at onc
 STOP_TIMEOUT_S = 30.0
 SETTLE_TIMEOUT_S = 60.0
 REST_TIMEOUT_S = 10.0
+VERIFY_TIMEOUT_S = 120.0
 POLL_S = 0.1
 SESSION_S = 5.0  # shorter ones end by themselves when the machine is busy
 LEASE_S = 4.0
@@ -235,6 +237,18 @@ class ClusterProcesses:
             return wait_until(self.settled, "the cluster settles", timeout_s)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.said()}") from None
+
+    def verify(self) -> "subprocess.CompletedProcess[str]":
+        """``talos log verify`` on its storage; refused while servers run on that."""
+        folder = self.servers[self.names[0]].folder
+        command = [str(TALOS), "log", "verify", "--config", str(folder / "config.toml")]
+        return subprocess.run(
+            [*command, "--data", str(folder / "data")],
+            capture_output=True,
+            text=True,
+            timeout=VERIFY_TIMEOUT_S,
+            check=False,
+        )
 
     def said(self) -> str:
         """The end of every server's log."""

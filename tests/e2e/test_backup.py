@@ -31,6 +31,8 @@ from opentalos.sdk import (
 )
 from opentalos.server.backup import backup
 from opentalos.server.backup.backup import make_backup
+from opentalos.server.backup.folder import Copied
+from opentalos.server.backup.journals import copy_journals
 from opentalos.server.backup.restore import restore_backup
 from opentalos.server.config import Config
 from opentalos.testing import EmbeddedServer
@@ -40,6 +42,8 @@ pytestmark = pytest.mark.timeout(120)
 TOPIC = "orders"
 PARTITIONS = 3
 SMALL_SEGMENTS = "[log]\nsegment_bytes_max = 65536\nretention_interval_s = 0.2\n"
+JOURNALS = f'{SMALL_SEGMENTS}journal = "on"\njournal_bytes_max = 262144\n'  # trimmed all the time
+LATE = f"{JOURNALS}journal_files_open_max = 2\n"  # segments get their files late
 COMMAND_S = 60.0
 WARM_UP = 60  # puts of each partition before the backup
 
@@ -114,16 +118,22 @@ def checkpoints(server: ServerProcess) -> dict[str, int]:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path / "server", SMALL_SEGMENTS).start()
+def config() -> str:
+    return SMALL_SEGMENTS
+
+
+@pytest.fixture
+def server(tmp_path: Path, config: str) -> Iterator[ServerProcess]:
+    process = ServerProcess(tmp_path / "server", config).start()
     with TalosAdmin(config_of(process.url)) as admin:
         admin.topics.create(TOPIC, partitions=PARTITIONS)
     yield process
     process.kill()
 
 
+@pytest.mark.parametrize("config", [SMALL_SEGMENTS, JOURNALS, LATE])
 def test_a_backup_under_load_has_all_that_was_acknowledged(
-    server: ServerProcess, tmp_path: Path
+    server: ServerProcess, config: str, tmp_path: Path
 ) -> None:
     load = Load(server.url)
     with load.running():
@@ -140,7 +150,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged(
     assert back.stderr == ""
     verified = talos("log", "verify", "--data", restored / "data")
     assert verified.returncode == 0, verified.stdout
-    second = ServerProcess(restored, SMALL_SEGMENTS).start()
+    second = ServerProcess(restored, config).start()
     try:
         for kept, wanted, put in zip(read_all(second.url), before, load.acknowledged, strict=True):
             assert kept[: len(wanted)] == wanted
@@ -320,6 +330,51 @@ def test_a_file_that_stays_away_is_named(stopped: Config, tmp_path: Path) -> Non
     with pytest.raises(CorruptLog, match=segment.name):
         make_backup(stopped, tmp_path / "copy", lambda done, total: None)
     assert not (tmp_path / "copy").exists()
+
+
+@pytest.fixture
+def without_files(tmp_path: Path) -> Config:
+    """The data of a killed server whose segments are in its journal alone."""
+    config = '[log]\njournal = "on"\njournal_files_open_max = 2\n'
+    server = ServerProcess(tmp_path, config).start()
+    with TalosAdmin(config_of(server.url)) as admin:
+        admin.topics.create(TOPIC, partitions=PARTITIONS)
+    with SimpleProducer(config_of(server.url), TOPIC) as producer:
+        for partition in range(PARTITIONS):
+            producer.put([b"%d" % partition], partition=partition)
+    server.kill()
+    return Config().with_server(data=str(server.data))
+
+
+def held(data: Path) -> list[list[bytes]]:
+    with EmbeddedServer(data) as server:
+        return read_all(server.url)
+
+
+def test_segments_without_a_file_are_in_the_backup_of_their_journal(
+    without_files: Config, tmp_path: Path
+) -> None:
+    contents = make_backup(without_files, tmp_path / "copy", lambda done, total: None)
+    assert not any(path.endswith(".log") for path in contents)
+    restore_backup(tmp_path / "copy", tmp_path / "restored", lambda *_: None)
+    assert held(tmp_path / "restored") == [[b"0"], [b"1"], [b"2"]]
+
+
+def test_a_segment_whose_journal_ends_before_it_is_copied_is_not_lost(
+    without_files: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the recovery of another opening does, between the databases and the journals."""
+    opened: list[list[list[bytes]]] = []
+
+    def copy(files: Path, target: Path) -> dict[str, Copied]:
+        if not opened:
+            opened.append(held(Path(without_files.server.data)))
+        return copy_journals(files, target)
+
+    monkeypatch.setattr(backup, "copy_journals", copy)
+    make_backup(without_files, tmp_path / "copy", lambda done, total: None)
+    restore_backup(tmp_path / "copy", tmp_path / "restored", lambda *_: None)
+    assert [held(tmp_path / "restored")] == opened
 
 
 def test_data_after_a_fence_is_not_copied(stopped: Config, tmp_path: Path) -> None:

@@ -323,14 +323,10 @@ def test_a_wrong_url_is_refused_before_anything_starts(
         assert time.monotonic() - began < REFUSED_S / 4
 
 
-def test_the_storage_of_a_stopped_cluster_is_verified(
-    cluster: ClusterProcesses, tmp_path: Path
-) -> None:
+def test_the_storage_of_a_stopped_cluster_is_verified(cluster: ClusterProcesses) -> None:
     """The last test: it stops the cluster."""
-    config = str(cluster.servers["s1"].folder / "config.toml")
-    refused = talos("log", "verify", "--config", config, "--data", str(tmp_path))
-    assert "servers run on this storage" in refused.stderr
+    assert "servers run on this storage" in cluster.verify().stderr
     cluster.stop()
-    done = talos("log", "verify", "--config", config, "--data", str(tmp_path))
+    done = cluster.verify()
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 problems" in done.stdout

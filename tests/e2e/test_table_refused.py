@@ -39,7 +39,6 @@ refused_max_s = 0.5
 OTHER, OWNER = "alice", "root"  # of the topic, of the table
 READ = ("GET_MESSAGE", "DESCRIBE_TOPIC")
 PAUSE_S = 0.01  # between two calls of one thread
-READY_TIMEOUT_S = 60.0
 SPACE_BYTES = 4 << 20  # less than the reserve is free
 WAIT_S = 60.0
 
@@ -122,7 +121,7 @@ def wait_refused(load: TableLoad) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    made = ServerProcess(tmp_path / "server", CONFIG, ready_timeout_s=READY_TIMEOUT_S).start()
+    made = ServerProcess(tmp_path / "server", CONFIG).start()
     yield made
     made.stop()
 
@@ -161,7 +160,7 @@ def test_a_table_that_refuses_loses_nothing_and_recovers(
 def small_server(small_disk: Path) -> Iterator[ServerProcess]:
     """Its data are on a disk that a test can fill."""
     config = f"{CONFIG}[log]\nspace_reserve_bytes = {RESERVE_BYTES}\n"
-    made = ServerProcess(small_disk, config, ready_timeout_s=READY_TIMEOUT_S).start()
+    made = ServerProcess(small_disk, config).start()
     yield made
     made.stop()
 

@@ -31,7 +31,7 @@ from tests.tls_files import TlsFolder
 from opentalos.model.limits import TlsSettings
 from opentalos.ports.peers import CallRequest
 
-COMMAND_TIMEOUT_S = 10.0
+COMMAND_TIMEOUT_S = 60.0
 PATIENCE_S = 10.0
 LOOK_S = 0.05
 PARTITIONS = 24  # so many that each of two servers has some

@@ -19,7 +19,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from random import Random
 from typing import TypeVar
 
@@ -105,6 +105,7 @@ class Disk:
         self._inodes = {inode: self._before[name] for inode, name in self._paths.items()}
         del self._before[""]
         self._changes: list[Change] = []  # of directories
+        self._open: dict[str, list[Change]] = {}  # of them, by directory: a sync may still count
         self._calls: dict[int, tuple[int, Change | None]] = {}  # under way, by number
 
     def replay(self, records: Iterable[Record]) -> "Disk":
@@ -160,6 +161,8 @@ class Disk:
             elif record.kind is Kind.MKDIR:
                 change.target = Folder()
             self._changes.append(change)
+            for parent in _parents(record):
+                self._open.setdefault(parent, []).append(change)
         self._calls[record.call] = (index, change)
 
     def _end(self, index: int, began: int, change: Change | None, record: Record) -> None:
@@ -186,6 +189,8 @@ class Disk:
         """The call failed."""
         if change.record.kind in _ENTRIES:
             self._changes.remove(change)
+            for parent in _parents(change.record):
+                self._open[parent].remove(change)
             return
         file = self._inodes[change.record.inode]
         assert isinstance(file, File)
@@ -204,12 +209,14 @@ class Disk:
             if isinstance(item, File):
                 changes = item.changes
             else:
-                changes = [each for each in self._changes if path in _parents(each.record)]
+                changes = self._open.pop(path, [])
             for change in changes:
                 if change.ended is None or change.ended > began or change.given_up:
                     continue
                 change.given_up = record.result < 0 and not change.durable
                 change.durable |= record.result >= 0
+            if isinstance(item, Folder):
+                self._open[path] = [each for each in changes if not (each.durable or each.given_up)]
 
 
 class NothingKept(Random):
@@ -264,8 +271,7 @@ def _parents(record: Record) -> set[str]:
 
 
 def _parent(name: str) -> str:
-    parent = str(PurePosixPath(name).parent)
-    return "" if parent == "." else parent
+    return name.rpartition("/")[0]
 
 
 def _apply_entry(tree: Tree, change: Change) -> None:

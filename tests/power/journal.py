@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache
@@ -16,6 +17,7 @@ SOURCE = Path(__file__).with_name("recorder.c")
 _HEADER = struct.Struct("<IBBHQQqqII")
 _MAGIC = 0x31504F54
 _COMPILE_TIMEOUT_S = 60.0
+POLL_S = 0.001
 
 
 class Kind(IntEnum):
@@ -78,8 +80,25 @@ def recorder_environment(
 
 
 def read_journal(path: Path) -> Iterator[Record]:
-    """All whole records, in order."""
-    content = path.read_bytes()
+    """All whole records, in order; the last one may be torn."""
+    for record, _ in _records(path.read_bytes()):
+        yield record
+
+
+def follow_journal(path: Path, until_s: float) -> Iterator[tuple[Record, int]]:
+    """Each record, also of a process that runs, with its end in the file; until that time."""
+    began, left = 0, b""
+    with path.open("rb") as file:
+        while time.monotonic() < until_s:
+            left += file.read()
+            end = 0
+            for record, end in _records(left):
+                yield record, began + end
+            began, left = began + end, left[end:]
+            time.sleep(POLL_S)
+
+
+def _records(content: bytes) -> Iterator[tuple[Record, int]]:
     at = 0
     while at + _HEADER.size <= len(content):
         header = _HEADER.unpack_from(content, at)
@@ -89,9 +108,9 @@ def read_journal(path: Path) -> Iterator[Record]:
         data_at = paths_at + path_bytes
         at = data_at + data_bytes
         if at > len(content):
-            return  # the process was killed while it wrote this one
+            return
         paths = content[paths_at:data_at].decode(errors="surrogateescape").split("\0")
-        yield Record(
+        record = Record(
             Kind(kind),
             phase == 1,
             call,
@@ -102,3 +121,4 @@ def read_journal(path: Path) -> Iterator[Record]:
             tuple(paths),
             content[data_at:at],
         )
+        yield record, at

@@ -1,5 +1,6 @@
 """Load while the power is cut: writers, readers, a group, topics that come and go."""
 
+import json
 import time
 from contextlib import suppress
 from http.client import HTTPException
@@ -10,24 +11,22 @@ from typing import Any
 from tests.cluster_load import Program
 from tests.cluster_processes import wait_until
 from tests.compat.conftest import Sdk
+from tests.quiet_load import final_config, final_read, read_blocks
 from tests.raw_client import RawClient, RawTopic, TalosError, idl
-from tests.server_process import ROOT_KEY, ServerProcess
+from tests.server_process import ServerProcess
 
-from opentalos.sdk import ClientConfig
-from opentalos.sdk.errors import TalosError as SdkError
 from opentalos.sdk.sync.client import Client
 from opentalos.sdk.sync.simple_consumer import SimpleConsumer
-from opentalos.testing.simulation.history import History, Recorder
+from opentalos.testing.simulation.history import Recorder
 
 SYNCED, FLUSHED = "synced", "flushed"
-PARTITIONS = {SYNCED: 2, FLUSHED: 1}
+PARTITIONS = {SYNCED: 1, FLUSHED: 1}
 WRITERS = 2  # of each partition
 GROUP = "g"
 PAUSE_S = 0.004  # between two puts of a writer
 PROGRESS_TIMEOUT_S = 60.0
 MAKER_PAUSE_S = 0.05
 UNKNOWN_CODE = 2
-FINAL_TIMEOUT_S = 30.0  # of one call, repeated while the server has just started
 
 
 class PowerLoad:
@@ -80,6 +79,12 @@ class PowerLoad:
 
         wait_until(all_answered, "every writer is answered", PROGRESS_TIMEOUT_S)
 
+    def wait_commit(self) -> None:
+        """The worker's commit of a checkpoint was acknowledged anew."""
+        worker = self.others[-1]
+        before = commits(worker)
+        wait_until(lambda: commits(worker) > before, "a commit is answered", PROGRESS_TIMEOUT_S)
+
     def acknowledged(self) -> int:
         """Puts of the writers."""
         return sum(map(answered, self.writers))
@@ -96,26 +101,22 @@ class PowerLoad:
 
     def read_all(self, server: ServerProcess, path: Path) -> None:
         """What the logs and checkpoints are at last, as ``server`` says."""
-        config = ClientConfig(
-            endpoints=(server.url,),
-            key_id=ROOT_KEY.key_id,
-            secret=ROOT_KEY.secret,
-            deadline_s=FINAL_TIMEOUT_S,
-        )
-        with path.open("w") as sink, Client(config) as client:
+        with path.open("w") as sink, Client(final_config(server)) as client:
             recorder = Recorder(time.monotonic, sink)
             topics = self._topics | dict.fromkeys(self.made(), 1)
             for topic, partitions in topics.items():
-                for partition in range(partitions):
-                    read_partition(client, recorder, topic, partition)
+                with SimpleConsumer(client, topic) as consumer:
+                    for partition in range(partitions):
+                        with final_read(recorder, topic, partition) as result:
+                            bounds = consumer.offsets()[partition]
+                            result |= read_blocks(consumer, partition, bounds)
             for partition in range(PARTITIONS[SYNCED]):
                 read_checkpoint(server, recorder, partition)
 
-    def history(self, final: Path) -> History:
-        """Everything, with these last reads."""
+    def paths(self, final: Path) -> list[Path]:
+        """Files of its history, with these last reads."""
         self._notes.flush()
-        parts = [*self.folder.glob("*.jsonl"), final]
-        return History.load(sorted(parts))
+        return [*self.folder.glob("*.jsonl"), final]
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -133,6 +134,13 @@ class PowerLoad:
 def answered(program: Program) -> int:
     """How many calls of a program succeeded."""
     return program.path.read_text().count('"event": "ok"') if program.path.exists() else 0
+
+
+def commits(program: Program) -> int:
+    """How many of its commits of checkpoints succeeded."""
+    lines = [json.loads(line) for line in program.path.read_text().splitlines(True) if "\n" in line]
+    begun = {line["op"] for line in lines if line.get("action") == "commit"}
+    return sum(line["event"] == "ok" and line["op"] in begun for line in lines)
 
 
 class TopicMaker:
@@ -190,24 +198,6 @@ class TopicMaker:
             removal = self._recorder.invoke("maker", "delete", topic=name)
             client.call("topic", "deleteTopic", request)
             self._recorder.ok(removal)
-
-
-def read_partition(client: Client, recorder: Recorder, topic: str, partition: int) -> None:
-    """A last read of a whole log, which must succeed."""
-    args = {"topic": topic, "partition": partition, "final": True, "healed": True}
-    read = recorder.invoke("final", "read", offset=0, **args)
-    try:
-        with SimpleConsumer(client, topic) as consumer:
-            bounds = consumer.offsets()[partition]
-            blocks: list[list[object]] = []
-            offset = bounds.start
-            while offset < bounds.next and (records := consumer.fetch(partition, offset)):
-                blocks += [[record.offset, [record.data.decode()]] for record in records]
-                offset = records[-1].offset + 1
-    except SdkError as error:
-        recorder.fail(read, str(error)[:200])
-    else:
-        recorder.ok(read, blocks=blocks, start=bounds.start, next=bounds.next)
 
 
 def read_checkpoint(server: ServerProcess, recorder: Recorder, partition: int) -> None:

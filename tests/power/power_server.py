@@ -1,24 +1,35 @@
 """A server process whose power can be cut: its disk then has what a real one may have."""
 
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from tests.accelerator import KINDS
 from tests.power.disk import Before, Disk, Ignored, check_complete, nothing_ignored, write_directory
-from tests.power.journal import Kind, read_journal, recorder_environment, recorder_library
+from tests.power.journal import (
+    Kind,
+    Record,
+    follow_journal,
+    read_journal,
+    recorder_environment,
+    recorder_library,
+)
 from tests.server_process import ServerProcess
 
-READY_TIMEOUT_S = 60.0  # on a machine that is busy with other tests
+MOMENT_TIMEOUT_S = 5.0
+
+Moment = Callable[[Record, str], bool]  # whether a call that begins, on that path, is meant
 
 
 @dataclass
 class PowerServer(ServerProcess):
     """Recorded from ``start`` to ``cut_power``."""
 
-    ready_timeout_s: float = READY_TIMEOUT_S
     calls: Counter[Kind] = field(default_factory=Counter)  # recorded in all
+    settings: str = ""  # of the next process, beside those that change by turns
     _before: Before | None = field(default=None, repr=False)
     _starts: int = field(default=0, repr=False)
 
@@ -51,7 +62,8 @@ class PowerServer(ServerProcess):
         )
         self._before = Before(self.root)
         # Cuts hit both kinds of commit threads by turns; each leaves what the other one opens.
-        self.config = f'[storage]\naccelerator = "{KINDS[self._starts % len(KINDS)]}"\n'
+        accelerator = KINDS[self._starts % len(KINDS)]
+        self.config = f'[storage]\naccelerator = "{accelerator}"\n{self.settings}'
         self._starts += 1
         super().start()
         return self
@@ -62,6 +74,21 @@ class PowerServer(ServerProcess):
         disk = self.replayed()
         check_complete(disk, self.root)
         write_directory(self.root, disk.after_a_cut(draw))
+
+    def wait_moment(self, moment: Moment) -> bool:
+        """Return when the process begins such a call; False: it made none in time."""
+        made: dict[int, str] = {}  # by call
+        names: dict[int, str] = {}  # by inode
+        began = self.journal.stat().st_size
+        for record, end in follow_journal(self.journal, time.monotonic() + MOMENT_TIMEOUT_S):
+            if record.kind is Kind.CREATE and not record.ended:
+                made[record.call] = record.paths[0]
+            elif record.kind is Kind.CREATE:
+                names[record.inode] = made.pop(record.call)
+            path = record.paths[0] or names.get(record.inode, "")
+            if end > began and not record.ended and moment(record, path):
+                return True
+        return False
 
     def replayed(self, ignored: Ignored = nothing_ignored) -> Disk:
         """The disk of the killed process."""

@@ -23,12 +23,14 @@ from pathlib import Path
 
 import pytest
 from tests.power.disk import Ignored, NothingKept, nothing_ignored, write_directory
-from tests.power.journal import Kind
+from tests.power.journal import Kind, Record
 from tests.power.power_load import PowerLoad
-from tests.power.power_server import READY_TIMEOUT_S, PowerServer
+from tests.power.power_server import Moment, PowerServer
+from tests.quiet_load import PARTITIONS_MAX, QuietLoad
 from tests.server_process import ServerProcess
 
 from opentalos.testing.simulation.checks.checker import check
+from opentalos.testing.simulation.history import History
 
 CUTS = int(os.environ.get("OPENTALOS_POWER_CUTS", "5"))
 SEED = int(os.environ.get("OPENTALOS_POWER_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
@@ -36,52 +38,131 @@ LOAD_S = (0.1, 0.8)  # between a restart and the next cut
 pytestmark = pytest.mark.timeout(240 + 15 * CUTS)
 
 
+# Small, so that it continues, is trimmed and makes segments be written out all the time.
+JOURNAL = f'{PARTITIONS_MAX}[log]\njournal = "on"\njournal_bytes_max = 65_536\n'
+NO_JOURNAL = f'{PARTITIONS_MAX}[log]\njournal = "off"\n'
+NO_JOURNAL_EVERY = 3  # th process
+QUIET = 1_000 if CUTS >= 50 else 200  # partitions
+QUIET_JUDGED = 10  # each so many-th of them, where a mutant has to be seen
+
+
+def continues(record: Record, path: str) -> bool:
+    """The next file of a journal is made, which NEXT names afterwards."""
+    return record.kind is Kind.CREATE and path.endswith(".jnl")
+
+
+def trims(record: Record, path: str) -> bool:
+    """A file of a journal is deleted."""
+    return record.kind is Kind.UNLINK and path.endswith(".jnl")
+
+
+def writes_out(record: Record, path: str) -> bool:
+    """A segment gets what its journal had alone, or a large group."""
+    return record.kind is Kind.WRITE and record.position > 0 and path.endswith(".log")
+
+
+def commits_frame(record: Record, path: str) -> bool:
+    """A frame is written, and perhaps NEXT."""
+    return record.kind is Kind.WRITE and path.endswith(".jnl")
+
+
+MOMENTS: tuple[Moment, ...] = (continues, trims, writes_out, commits_frame)
+
+
 @dataclass
 class Run:
     """Load under cuts, and the recording of the last process, which was killed."""
 
     server: PowerServer
-    load: PowerLoad
+    load: PowerLoad | None
+    quiet: QuietLoad
     folder: Path
 
-    def anomalies(self, name: str, draw: random.Random, ignored: Ignored) -> list[str]:
-        """What the checker says after the last cut."""
+    def acknowledged(self) -> int:
+        """Puts."""
+        return sum(self.quiet.answered) + (self.load.acknowledged() if self.load else 0)
+
+    def anomalies(
+        self, name: str, draw: random.Random, ignored: Ignored, every: int = 1
+    ) -> list[str]:
+        """What the checker says after the last cut; of each ``every``-th quiet partition."""
         folder = self.folder / name
         (folder / "data").mkdir(parents=True)
         left = self.server.replayed(ignored).after_a_cut(draw)
         write_directory(folder, left)
-        server = ServerProcess(folder, ready_timeout_s=READY_TIMEOUT_S).start()
+        server = ServerProcess(folder).start()
+        final, of_quiet = folder / "final.jsonl", folder / "final-quiet.jsonl"
+        paths = [of_quiet, *self.quiet.folder.glob("*.jsonl")]
         try:
-            self.load.read_all(server, folder / "final.jsonl")
+            self.quiet.read_all(server, of_quiet, every)
+            if self.load is not None:
+                self.load.read_all(server, final)
+                paths += self.load.paths(final)
         finally:
             server.stop()
-        return [str(each) for each in check(self.load.history(folder / "final.jsonl"))]
+        return [str(each) for each in check(History.load(sorted(paths)))]
+
+
+def cut(run: Run, draw: random.Random, moment: Moment | None) -> bool:
+    """Cut the power at this moment, or at any, and start again; whether the moment came."""
+    time.sleep(draw.uniform(*LOAD_S))
+    came = moment is None or run.server.wait_moment(moment)
+    if run.load is not None:
+        run.load.note_power_loss()
+    run.server.cut_power(draw)
+    run.server.start()
+    return came
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     folder = tmp_path_factory.mktemp("power")
     draw = random.Random(SEED)
-    server = PowerServer(folder / "server").start()
+    server = PowerServer(folder / "server", settings=JOURNAL).start()
     load = PowerLoad(server, folder / "load")
+    quiet = QuietLoad([server], folder / "quiet", QUIET)
+    run = Run(server, load, quiet, folder)
+    moments = list(MOMENTS)
     try:
         load.start()
-        for _ in range(CUTS):
-            time.sleep(draw.uniform(*LOAD_S))
-            load.note_power_loss()
-            server.cut_power(draw)
-            server.start()
+        quiet.start()
+        for number in range(1, CUTS + 1):
+            journal = server.settings is JOURNAL
+            without = number % NO_JOURNAL_EVERY == 0 and number < CUTS
+            server.settings = NO_JOURNAL if without else JOURNAL
+            moment = draw.choice((None, *MOMENTS)) if not moments else moments.pop(0)
+            assert cut(run, draw, moment if journal else None), moment
             load.wait_progress()
+            quiet.wait_progress()
         time.sleep(draw.uniform(*LOAD_S))
+        load.wait_commit()  # of a checkpoint, for the mutant that loses them
         server.kill()
         load.note_power_loss()
         load.stop()
-        yield Run(server, load, folder)
+        quiet.stop()
+        yield run
     except BaseException:
         sys.stdout.write(f"\nOPENTALOS_POWER_SEED={SEED}; the server said\n{server.stderr()}\n")
         raise
     finally:
         load.close()
+        quiet.stop()
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """A short one of a server without a journal."""
+    folder = tmp_path_factory.mktemp("plain")
+    server = PowerServer(folder / "server", settings=NO_JOURNAL).start()
+    quiet = QuietLoad([server], folder / "quiet", 2 * QUIET_JUDGED)
+    try:
+        quiet.start()
+        server.kill()
+        quiet.stop()
+        yield Run(server, None, quiet, folder)
+    finally:
+        quiet.stop()
         server.kill()
 
 
@@ -89,15 +170,25 @@ def test_power_cuts_lose_nothing_that_was_acknowledged(run: Run) -> None:
     anomalies = run.anomalies("judged", random.Random(SEED), nothing_ignored)
     kinds = {kind.name.lower(): count for kind, count in sorted(run.server.calls.items())}
     sys.stdout.write(
-        f"\n| {CUTS + 1} power cuts (seed {SEED}): {run.load.acknowledged()} puts acknowledged, "
-        f"{len(run.load.made())} topics made; records: {kinds}\n"
+        f"\n| {CUTS + 1} power cuts (seed {SEED}): {run.acknowledged()} puts acknowledged, of them "
+        f"{sum(run.quiet.answered)} to {QUIET} quiet partitions; records: {kinds}\n"
     )
     assert anomalies == []
-    assert run.load.acknowledged() > 10 * CUTS, "hardly any load"
+    assert run.acknowledged() > 10 * CUTS + QUIET, "hardly any load"
 
 
 def test_the_least_that_a_power_cut_leaves_is_enough(run: Run) -> None:
     assert run.anomalies("least", NothingKept(), nothing_ignored) == []
+
+
+def writes_of_journals(kind: Kind, path: str) -> bool:
+    """RWF_DSYNC and fdatasync of journals."""
+    return path.endswith(".jnl")
+
+
+def entries_of_journals(kind: Kind, path: str) -> bool:
+    """fsync of the directories of journals."""
+    return path.startswith("data/log/journal") and "." not in path
 
 
 def writes_of_segments(kind: Kind, path: str) -> bool:
@@ -107,7 +198,7 @@ def writes_of_segments(kind: Kind, path: str) -> bool:
 
 def entries_of_segments(kind: Kind, path: str) -> bool:
     """fsync of the directories of segments."""
-    return path.startswith("data/log") and "." not in path
+    return path.startswith("data/log") and "." not in path and "/journal" not in path
 
 
 def commits_of_records(kind: Kind, path: str) -> bool:
@@ -120,11 +211,28 @@ def commits_of_rows(kind: Kind, path: str) -> bool:
     return path.startswith("data/rows.sqlite")
 
 
-@pytest.mark.parametrize(
-    "mutant", [writes_of_segments, entries_of_segments, commits_of_records, commits_of_rows]
-)
-def test_syncs_that_do_nothing_are_seen_by_name(run: Run, mutant: Ignored) -> None:
+def check_seen(run: Run, mutant: Ignored) -> None:
     name = mutant.__name__
-    anomalies = run.anomalies(name, NothingKept(), mutant)
+    anomalies = run.anomalies(name, NothingKept(), mutant, QUIET_JUDGED)
     assert {each.split(":")[0] for each in anomalies}, f"{name}: nobody noticed"
     sys.stdout.write(f"\n| power mutant {name}: {anomalies[0][:100]}\n")
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        writes_of_journals,
+        entries_of_journals,
+        writes_of_segments,
+        entries_of_segments,
+        commits_of_records,
+        commits_of_rows,
+    ],
+)
+def test_syncs_that_do_nothing_are_seen_by_name(run: Run, mutant: Ignored) -> None:
+    check_seen(run, mutant)
+
+
+def test_so_are_those_of_segments_without_a_journal(plain: Run) -> None:
+    assert plain.anomalies("least", NothingKept(), nothing_ignored) == []
+    check_seen(plain, writes_of_segments)

@@ -1,7 +1,11 @@
-"""What makes a mutant count: several seeds catch it by name, and the real code passes them."""
+"""What makes a mutant count: several seeds catch it by name, and the real code passes them.
 
+Tests that need the same run of the real code share it (``played``).
+"""
+
+import functools
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pytest
 from tests.simulation.mutants import Mutant
@@ -19,7 +23,7 @@ MUTANTS_MIN = 12  # of one kind of world
 def prove_caught(
     mutant: Mutant,
     config: ConfigT,
-    run: Callable[[int, ConfigT], Report],
+    run: Callable[[int, ConfigT | None], Report],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Fail unless enough seeds show one of the mutant's names; stops at the last one needed."""
@@ -36,8 +40,29 @@ def prove_caught(
                     break
     assert len(caught) == CATCHES, f"{mutant.name} showed only: {shown}"
     for seed in caught:
-        report = run(seed, config)
-        assert report.ok, f"the real code fails as well: {report}"
+        problem = played(run, seed, config).problem
+        assert not problem, f"the real code fails as well: {problem}"
+
+
+class Played(NamedTuple):
+    """What a seed showed. ``problem``: its anomalies and how to replay it; "": none."""
+
+    problem: str
+    kinds: frozenset[str]  # of notes
+    outcomes: frozenset[tuple[str, str]]  # action and outcome of operations
+
+
+@functools.cache
+def played(
+    run: Callable[[int, ConfigT | None], Report], seed: int, config: ConfigT | None = None
+) -> Played:
+    """What a seed showed, for all tests of this process that ask; a seed repeats itself exactly."""
+    report = run(seed, config)
+    return Played(
+        problem="" if report.ok else str(report),
+        kinds=frozenset(note.kind for note in report.history.notes),
+        outcomes=frozenset((each.action, each.outcome.value) for each in report.history.operations),
+    )
 
 
 def check_enough(mutants: Sequence[Mutant]) -> None:

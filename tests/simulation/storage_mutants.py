@@ -89,10 +89,10 @@ def first_commit_not_synced(patch: pytest.MonkeyPatch) -> None:
     real, real_sync = FaultyAppendFile._commit, SimulatedDisk.sync
     committing: list[Any] = []
 
-    async def commit(self: Any, data: bytes) -> None:
+    async def commit(self: Any, data: bytes, durability: Durability) -> None:
         committing.append(self._file)
         try:
-            await real(self, data)
+            await real(self, data, durability)
         finally:
             committing.remove(self._file)
 

@@ -24,7 +24,7 @@ def test_a_mutant_is_caught_by_name(mutant: Mutant, monkeypatch: pytest.MonkeyPa
     prove_caught(mutant, mutant.config, run_cluster_seed, monkeypatch)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_fencing_alone_keeps_every_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the mutants break beside the guards: with the guards broken alone, nothing is lost."""
     notice_nothing(monkeypatch)
@@ -33,7 +33,7 @@ def test_fencing_alone_keeps_every_promise(monkeypatch: pytest.MonkeyPatch) -> N
         assert report.ok, str(report)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_rows_alone_keep_groups_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number of coordinators of one group are safe, since every write is a compare-and-set."""
     coordinate_every_group(monkeypatch)

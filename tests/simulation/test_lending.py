@@ -131,7 +131,7 @@ async def _rolling_restart(scene: Scene) -> None:
         assert scene.owners() == scene.before
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_lending_is_silent_for_a_moment_and_waiting_as_long_as_the_restart() -> None:
     """The same rolling restart both ways; afterwards every partition is where it was."""
     lending = Scene(0, LENDING, _rolling_restart)
@@ -230,7 +230,7 @@ TROUBLES = (
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__.strip("_"))
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_a_loan_ends_whatever_happens_meanwhile(trouble: Trouble) -> None:
     scene = Scene(1, LENDING, trouble)
     assert not check(scene.history)

@@ -22,7 +22,7 @@ LIMITS = replace(
 )
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_no_promise_is_broken_where_segments_are_merged_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,13 +4,14 @@ A failure prints its seed and the command that replays it.
 """
 
 import pytest
+from tests.simulation.proof import played
 
 from opentalos.testing.simulation.seed_run import run_seed
 from opentalos.testing.simulation.world.world import LOG_LIMITS, WorldConfig, with_journal
 
 SEEDS = 208
 JOURNALED = WorldConfig(log=with_journal(LOG_LIMITS))  # every fourth seed
-SEEDS_PER_TEST = 8  # a test stays far below the time limit, also on a busy machine
+SEEDS_PER_TEST = 8
 
 # Seeds that found a bug, with what they showed then. Any change of the code that draws or waits
 # differently makes another run of a seed; the sum of them stays a good selection. What came later
@@ -42,11 +43,12 @@ FOUND_METERED = {
 }
 
 
+@pytest.mark.timeout(120)  # 3 s on a quiet machine; a busy one needs its time
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
 def test_no_promise_is_broken_under_any_seed(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
-        report = run_seed(seed, JOURNALED if seed % 4 == 3 else None)
-        assert report.ok, str(report)
+        problem = played(run_seed, seed, JOURNALED if seed % 4 == 3 else None).problem
+        assert not problem, problem
 
 
 @pytest.mark.parametrize("seed", FOUND)
@@ -66,14 +68,15 @@ def test_a_seed_repeats_itself_exactly(seed: int) -> None:
     assert run_seed(seed).digest() == run_seed(seed).digest()
 
 
+@pytest.mark.timeout(300)  # alone it plays all of them
 def test_seeds_cover_what_matters() -> None:
     """A selection of seeds has seen each kind of trouble and each kind of outcome."""
     kinds: set[str] = set()
     outcomes: set[tuple[str, str]] = set()
     for seed in (*range(0, 40, 2), 3):
-        history = run_seed(seed).history
-        kinds |= {note.kind for note in history.notes}
-        outcomes |= {(each.action, each.outcome.value) for each in history.operations}
+        seen = played(run_seed, seed)
+        kinds |= seen.kinds
+        outcomes |= seen.outcomes
     assert kinds >= {
         "process-crash", "power-loss", "pause", "usurped", "stopping", "clock-jump", "disk-full",
     }  # fmt: skip

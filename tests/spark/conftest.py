@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.spark.java_classes import quick_java
 
 from opentalos.pipelines.session import open_session
 from opentalos.sdk import ClientConfig
 
 TIMEOUT_S = 300  # the first query of a session takes 10 s on a quiet machine, 100 s on a busy one
-# Without the optimizing compiler a session costs half as much, and tests are over before it pays.
-QUICK_JAVA = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 HERE = Path(__file__).parent
 
 
@@ -49,7 +48,11 @@ class TalosServer:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session; only one can be in a process, so nobody stops it."""
     local = str(tmp_path_factory.mktemp("spark"))
-    conf = {"spark.local.dir": local, "spark.sql.warehouse.dir": f"{local}/warehouse", **QUICK_JAVA}
+    conf = {
+        "spark.local.dir": local,
+        "spark.sql.warehouse.dir": f"{local}/warehouse",
+        **quick_java(),
+    }
     session = open_session("tests", master="local[2]", conf=conf)
     try:
         yield session

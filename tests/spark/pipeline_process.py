@@ -8,14 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.server_process import TALOS
-from tests.spark.conftest import QUICK_JAVA, TalosServer
+from tests.spark.conftest import TalosServer
+from tests.spark.java_classes import quick_java
 
 WAIT_S = 240.0  # a session starts in 10 s on a quiet machine, in 60 s on a busy one
 _POLL_S = 0.5
-SMALL = (
-    *("--master", "local[2]", "--conf", "spark.driver.memory=512m"),
-    *(part for name, value in QUICK_JAVA.items() for part in ("--conf", f"{name}={value}")),
-)
+
+
+def small() -> tuple[str, ...]:
+    """Options of a command with a session of little memory that starts quickly."""
+    quick = (part for name, value in quick_java().items() for part in ("--conf", f"{name}={value}"))
+    return ("--master", "local[2]", "--conf", "spark.driver.memory=512m", *quick)
 
 
 class PipelineProcess:
@@ -24,7 +27,7 @@ class PipelineProcess:
     def __init__(self, server: TalosServer, home: Path, *argv: str) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.said_file = home / f"said-{time.monotonic_ns()}"
-        command = [str(TALOS), "pipeline", *argv, "--home", str(home), *SMALL]
+        command = [str(TALOS), "pipeline", *argv, "--home", str(home), *small()]
         with self.said_file.open("wb") as said:
             self.process = subprocess.Popen(
                 command,

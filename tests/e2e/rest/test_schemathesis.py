@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from tests.e2e.rest.client import rest
+from tests.e2e.rest.schemathesis_hooks import ANOTHER
 from tests.e2e.rest.schemathesis_hooks import TABLE as PROBE_NAME
 from tests.server_process import ROOT_KEY, ServerProcess
 
@@ -34,6 +35,8 @@ def test_the_document_is_valid_openapi_3_1() -> None:
 @pytest.mark.timeout(RUN_S + STOP_S + 20)
 def test_schemathesis_finds_nothing(server: ServerProcess, tmp_path: Path) -> None:
     made = rest(server, "POST", "tables", PROBE)
+    assert made.status == 201, made
+    made = rest(server, "POST", "principals", {"id": ANOTHER})  # what is changed instead of root
     assert made.status == 201, made
     command = [
         str(Path(sys.executable).parent / "schemathesis"),

@@ -2,6 +2,7 @@
 lines of JSON, what it sees of its session, and ends when stdin is closed."""
 
 import asyncio
+import faulthandler
 import json
 import sys
 import time
@@ -20,8 +21,9 @@ def tell(**seen: object) -> None:
 async def main(url: str, session_s: float) -> None:
     store = await open_zookeeper_meta_store(url, ZookeeperLimits(session_s=session_s))
     await store.create("live", b"me", ephemeral=True)
-    tell(event="ready")
+    # The time first: the process may be stopped as soon as it has told.
     loop, looked_s = asyncio.get_running_loop(), time.monotonic()
+    tell(event="ready")
     shown: tuple[bool, int, bool] | None = None
     while True:
         now_s = time.monotonic()
@@ -36,4 +38,5 @@ async def main(url: str, session_s: float) -> None:
         await asyncio.sleep(LOOK_S)
 
 
+faulthandler.enable()  # SIGABRT shows where each thread is
 asyncio.run(main(sys.argv[1], float(sys.argv[2])))

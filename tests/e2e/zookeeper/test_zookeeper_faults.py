@@ -247,6 +247,10 @@ async def test_a_process_stopped_for_longer_than_its_session_knows_at_once(
             while not (session["valid"] and session["incarnation"] == incarnation):
                 assert not session["valid"]
                 session = await asyncio.to_thread(holder.until, "session")
+    except BaseException:
+        os.kill(holder.process.pid, signal.SIGABRT)
+        holder.process.wait()
+        raise
     finally:
         await asyncio.to_thread(holder.kill)
 

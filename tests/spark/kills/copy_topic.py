@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from tests.spark.java_classes import quick_java
 from tests.spark.kills.pausing_sink import FOLDER_VARIABLE, PausingDataSource
 from tests.spark.queries import started
 
@@ -21,6 +22,7 @@ def main(url: str, key: str, source: str, target: str) -> None:
     folder = Path(os.environ[FOLDER_VARIABLE])
     # Four attempts of a task: local mode has only one by default.
     conf = {"spark.local.dir": str(folder / "local"), "spark.sql.shuffle.partitions": str(TASKS)}
+    conf |= quick_java()
     spark = open_session("copy", master=f"local[{TASKS},4]", conf=conf)
     spark.dataSource.register(PausingDataSource)
     server = {"url": url, "key": key}

@@ -1,15 +1,16 @@
-"""Lanes that run many times: which jobs failed, how often, and on a loaded machine."""
+"""Which jobs run beside each other; which failed, how often, and on a loaded machine."""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripts import run_lanes
-from scripts.run_lanes import Job, load, main
+from scripts.run_lanes import Job, Result, SharedBackends, load, main, run_jobs, startable
 
 EVERY_OTHER = """
 import os, sys
@@ -57,3 +58,58 @@ def test_busy_processes_end_with_the_lanes(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(started) == os.cpu_count()
         assert all(process.poll() is None for process in started)
     assert all(process.poll() is not None for process in started)
+
+
+class NoBackends(SharedBackends):
+    """Counts how often they were wanted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wanted = 0
+
+    def start(self) -> None:
+        self.wanted += 1
+
+
+def job(name: str, *, backends: bool = False) -> Job:
+    return Job(name, (), backends=backends)
+
+
+def test_the_backends_are_for_one_job_at_a_time() -> None:
+    hdfs, faults = job("hdfs", backends=True), job("faults", backends=True)
+    unit, types, layers = job("unit"), job("types"), job("layers")
+    assert startable([unit, hdfs, faults], []) is hdfs
+    assert startable([unit, faults], [hdfs]) is unit
+    assert startable([layers, faults], [unit]) is faults
+    assert startable([types, layers], [unit]) is types
+    assert startable([faults], [hdfs]) is None
+    assert startable([layers, faults], [unit, types]) is None
+
+
+def test_a_free_slot_takes_a_job_of_the_next_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The long job of the first lane ends only when one of the second lane has run."""
+    done = threading.Event()
+
+    def run(what: Job) -> Result:
+        if what.name == "long":
+            assert done.wait(10), "the second lane waited for the first"
+        if what.name == "second":
+            done.set()
+        return Result(what, ok=True, passed=1)
+
+    monkeypatch.setattr(run_lanes, "run", run)
+    backends = NoBackends()
+    jobs = [job("long", backends=True), job("short"), job("second"), job("last", backends=True)]
+    results = run_jobs(jobs, backends)
+    assert {result.job.name for result in results} == {"long", "short", "second", "last"}
+    assert backends.wanted == 2
+
+
+def test_only_jobs_with_backends_learn_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENTALOS_BACKENDS", raising=False)
+    argv = (sys.executable, "-c", "import os; print(os.environ.get('OPENTALOS_BACKENDS'))")
+    assert run_lanes.execute(Job("unit", argv)) == (0, "None\n")
+    found = run_lanes.execute(Job("hdfs", argv, backends=True))
+    assert found == (0, f"{run_lanes.ADDRESSES}\n")
