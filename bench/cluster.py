@@ -28,6 +28,7 @@ OUT = Path(__file__).parent / "out" / "cluster.json"
 GROUPS: dict[str, Callable[[ClusterPlan], Iterator[Figure]]] = {
     "group-commit": cluster_puts.group_commit_gain,
     "flushed": cluster_puts.flushed_puts,
+    "flushed-many": cluster_puts.flushed_over_many,
     "kill": failover_figures.kill_of_an_owner,
     "moves": move_figures.planned_moves,
     "restart": restart_figures.rolling_restart,

@@ -7,10 +7,11 @@ from bench import load
 from bench.bare_flush import BareFlush
 from bench.client import BenchTopic, Client
 from bench.cluster_plan import ClusterPlan
-from bench.cluster_servers import Cluster
+from bench.cluster_servers import Cluster, Settings
 from bench.cpu_split import cpu_split
 from bench.load import LoadResult
 from bench.report import Figure, at_least, at_most
+from bench.takeover_figures import SMALL_BLOCKS, fill
 
 MESSAGE_BYTES = 1024
 PARTITIONS = 8
@@ -74,6 +75,33 @@ def flushed_puts(plan: ClusterPlan) -> Iterator[Figure]:
                 **spent.notes(puts, sum(run.client_cpu_s for run in runs)),
             )
             yield _latency(plan, cluster, topic, bare, OPEN_LOOP_SHARE * statistics.median(rates))
+
+
+def flushed_over_many(plan: ClusterPlan) -> Iterator[Figure]:
+    """One server, flushed: the rate over many partitions against that over 8, in turn."""
+    settings: Settings = {**SMALL_BLOCKS, "topic": {"partitions_max": plan.partitions}}
+    rates: dict[int, list[float]] = {PARTITIONS: [], plan.partitions: []}
+    with Cluster(plan.work, plan.backends, ["s1"], settings) as cluster:
+        topics = {
+            count: cluster.create_topic(f"puts-{count}", count, durability="flushed")
+            for count in rates
+        }
+        for topic in topics.values():
+            fill(plan, cluster, topic)
+            _closed(plan, cluster, topic, CONNECTIONS, WARM_UP_S)
+        for _ in range(plan.repeats):
+            for count, topic in topics.items():
+                run = _closed(plan, cluster, topic, CONNECTIONS, plan.seconds)
+                rates[count].append(run.requests_per_s)
+    pairs = zip(rates[plan.partitions], rates[PARTITIONS], strict=True)
+    yield at_least(
+        f"{plan.partitions:,} partitions, flushed: against the rate over {PARTITIONS}",
+        "x",
+        0.7,
+        [many / few for many, few in pairs],
+        many=statistics.median(rates[plan.partitions]),
+        few=statistics.median(rates[PARTITIONS]),
+    )
 
 
 def _latency(

@@ -34,7 +34,7 @@ from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.gateway.thrift_http.handlers import HANDLERS
 from opentalos.model.limits import HttpLimits, MeteringSettings, QuotaLimits
 from opentalos.model.message import Durability
-from opentalos.server.lifecycle import GC_THRESHOLDS
+from opentalos.server.measuring.collector import THRESHOLDS
 from opentalos.wire._generated.topic import TopicTalosResourceName
 
 PARTITIONS = 8
@@ -54,7 +54,9 @@ class CountingFile:
     def __init__(self) -> None:
         self._length = 0
 
-    async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
+    async def commit(
+        self, chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+    ) -> int:
         """Count the bytes."""
         await asyncio.sleep(0)
         self._length += sum(map(len, chunks))
@@ -169,7 +171,7 @@ async def measure(rounds: int) -> dict[str, Any]:
         await load.us_per_put()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    gc.set_threshold(*THRESHOLDS)
     collections = Collections()
     times: dict[int, list[float]] = {group: [] for group in GROUPS}
     for _ in range(rounds):

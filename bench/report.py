@@ -1,6 +1,7 @@
 """The figures of a benchmark run, as a table and as JSON."""
 
 import json
+import os
 import platform
 import statistics
 from collections.abc import Sequence
@@ -53,7 +54,24 @@ def at_most(name: str, unit: str, goal: float, values: Sequence[float], **notes:
 
 def table(figures: Sequence[Figure]) -> str:
     """Columns: figure, goal, median, range, met, notes."""
-    rows = [("figure", "goal", "median", "min .. max", "met", "notes")]
+    rows = _rows(figures)
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[5]])
+        for row in rows
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def markdown(figures: Sequence[Figure]) -> str:
+    """The same table for a page."""
+    head, *rows = _rows(figures)
+    lines = [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("figure", "goal", "median", "min .. max", "met", "notes")]
     for figure in figures:
         notes = ", ".join(
             f"{key} {_number(value) if isinstance(value, int | float) else value}"
@@ -65,18 +83,18 @@ def table(figures: Sequence[Figure]) -> str:
         rows.append(
             (figure.name, goal, f"{_number(figure.median)} {figure.unit}", span, met, notes)
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[5]])
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+    return rows
 
 
 def write_json(path: Path, figures: Sequence[Figure]) -> None:
     """Write all figures with their values and a description of the machine."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    machine = {"python": platform.python_version(), "system": platform.platform()}
+    machine = {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "processors": os.cpu_count(),
+        "load_average_15_min": os.getloadavg()[2],  # others that took part of the machine
+    }
     document = {"machine": machine, "figures": [asdict(figure) for figure in figures]}
     path.write_text(json.dumps(document, indent=2) + "\n")
 

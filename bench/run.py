@@ -10,10 +10,12 @@ from bench import (
     accelerator_figures,
     care_figures,
     hanging_figures,
+    journal_figures,
     processes_figures,
     put_figures,
     read_figures,
     roll_figures,
+    scale_figures,
     stall_figures,
     start_figures,
 )
@@ -25,6 +27,7 @@ OUT = Path(__file__).parent / "out" / "bench.json"
 GROUPS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "puts": put_figures.closed_loop_puts,
     "latency": put_figures.open_loop_latency,
+    "scale": scale_figures.scale,
     "rolls": roll_figures.rolls,
     "group-commit": put_figures.group_commit_gain,
     "accelerator": accelerator_figures.accelerator,
@@ -38,6 +41,7 @@ GROUPS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "partitions": start_figures.empty_partitions,
     "used": start_figures.used_partitions,
     "recovery": start_figures.recovery,
+    "journal-recovery": journal_figures.journal_recovery,
     "scrub": care_figures.scrub,
     "end-marks": care_figures.end_marks,
     "stalls": stall_figures.longest_stall,

@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from bench.builds import Build, fastest_package
 from bench.client import Client
 from bench.codec_figures import codec
+from bench.kafka_figures import MESSAGE_BYTES, Own, against_kafka
 from bench.plan import Plan
 from bench.put_figures import UNLIMITED
 from bench.report import Figure, at_least, at_most, table, write_json
@@ -44,6 +46,7 @@ class Job(NamedTuple):
     name: str
     size: int  # bytes of a message
     messages: int
+    compression: str = ""  # of puts; empty: the default
 
 
 class Bench:
@@ -51,12 +54,12 @@ class Bench:
 
     def __init__(self, server: ServerProcess, plan: Plan, share: int) -> None:
         self.server, self.plan = server, plan
-        self._share = share
+        self.share = share
         self._groups = 0
 
-    def topic(self, name: str, partitions: int = PARTITIONS) -> None:
-        """Create a topic whose puts do not wait for the disk: the client is measured."""
-        Client(self.server.port).create_topic(name, partitions, durability="flushed")
+    def topic(self, name: str, partitions: int = PARTITIONS, durability: str = "flushed") -> None:
+        """Create a topic; by default its puts do not wait for the disk: the client is measured."""
+        Client(self.server.port).create_topic(name, partitions, durability=durability)
 
     def arguments(self, job: Job, topic: str) -> dict[str, Any]:
         """The argument of a client process; each process has its own group."""
@@ -70,7 +73,8 @@ class Bench:
             "group": f"group-{self._groups}",
             "job": job.name,
             "size": job.size,
-            "messages": max(10_000, job.messages // self._share),
+            "compression": job.compression,
+            "messages": max(10_000, job.messages // self.share),
         }
 
     def run(self, job: Job, topic: str, *, official: bool = False) -> dict[str, float]:
@@ -195,12 +199,32 @@ def group(bench: Bench) -> Iterator[Figure]:
     yield from grow(bench.server)
 
 
+def kafka(bench: Bench) -> Iterator[Figure]:
+    """Producer and consumer against Apache Kafka's."""
+
+    def create(topic: str, durability: str) -> None:
+        bench.topic(topic, durability=durability)
+
+    def run(job: str, topic: str, messages: int) -> dict[str, float]:
+        return bench.run(Job(job, MESSAGE_BYTES, messages, "NONE"), topic)
+
+    yield from against_kafka(bench.plan, Own(create, run, bench.share))
+
+
 GROUPS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "producer": producer,
     "consumer": consumer,
     "memory": memory,
     "group": group,
+    "kafka": kafka,
 }
+
+
+def _server(plan: Plan, group: str) -> ServerProcess:
+    """Against Kafka as quick as it can be installed; else as it is in the sources."""
+    if group == "kafka":
+        return Build(group, fastest_package(ROOT)).server(plan.folder(group))
+    return ServerProcess(plan.folder(group), settings=UNLIMITED)
 
 
 def main() -> int:
@@ -223,7 +247,7 @@ def main() -> int:
                 if name == "codec":
                     figures += codec(plan)
                     continue
-                with ServerProcess(plan.folder(name), settings=UNLIMITED) as server:
+                with _server(plan, name) as server:
                     share = _QUICK_SHARE if arguments.quick else 1
                     figures += GROUPS[name](Bench(server, plan, share))
             except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:

@@ -12,7 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.sdk_payloads import messages_of, payloads_of, table_of
-from opentalos.sdk import ClientConfig, SimpleConsumer, SimpleProducer, TalosConsumer, TalosProducer
+from opentalos.sdk import (
+    ClientConfig,
+    Compression,
+    ProducerSettings,
+    SimpleConsumer,
+    SimpleProducer,
+    TalosConsumer,
+    TalosProducer,
+)
 
 Arguments = dict[str, Any]
 BLOCK_MESSAGES = 1_000  # of a filled topic, as producers with full batches leave it
@@ -28,12 +36,25 @@ def config(arguments: Arguments) -> ClientConfig:
     )
 
 
+def compression(arguments: Arguments) -> Compression:
+    """Of what is put."""
+    name = arguments.get("compression")
+    return Compression[name] if name else ProducerSettings().compression
+
+
+def producer(arguments: Arguments) -> TalosProducer:
+    """With defaults apart from the compression."""
+    settings = ProducerSettings(compression=compression(arguments))
+    return TalosProducer(config(arguments), arguments["topic"], settings)
+
+
 def fill(arguments: Arguments) -> int:
     """Store messages in full blocks, distributed over the partitions."""
     given = messages_of(arguments["size"])
-    with SimpleProducer(config(arguments), arguments["topic"]) as producer:
+    packed = compression(arguments)
+    with SimpleProducer(config(arguments), arguments["topic"], compression=packed) as simple:
         for number in range(arguments["messages"] // BLOCK_MESSAGES):
-            producer.put(given[:BLOCK_MESSAGES], partition=number % arguments["partitions"])
+            simple.put(given[:BLOCK_MESSAGES], partition=number % arguments["partitions"])
     return int(arguments["messages"])
 
 
@@ -41,10 +62,10 @@ def put(arguments: Arguments) -> int:
     """One call for each message."""
     payloads = payloads_of(arguments["size"])
     wanted = arguments["messages"]
-    with TalosProducer(config(arguments), arguments["topic"]) as producer:
+    with producer(arguments) as talos:
         for payload in itertools.islice(itertools.cycle(payloads), wanted):
-            producer.put(payload)
-        producer.flush()
+            talos.put(payload)
+        talos.flush()
     return int(wanted)
 
 
@@ -52,10 +73,10 @@ def put_many(arguments: Arguments) -> int:
     """One call for a thousand messages."""
     given = messages_of(arguments["size"])[:PUT_MANY]
     calls = arguments["messages"] // PUT_MANY
-    with TalosProducer(config(arguments), arguments["topic"]) as producer:
+    with producer(arguments) as talos:
         for _ in range(calls):
-            producer.put_many(given)
-        producer.flush()
+            talos.put_many(given)
+        talos.flush()
     return int(calls * PUT_MANY)
 
 
@@ -63,10 +84,10 @@ def put_arrow(arguments: Arguments) -> int:
     """One call for a table of ten thousand messages."""
     table = table_of(arguments["size"])
     calls = max(1, arguments["messages"] // table.num_rows)
-    with TalosProducer(config(arguments), arguments["topic"]) as producer:
+    with producer(arguments) as talos:
         for _ in range(calls):
-            producer.put_arrow(table)
-        producer.flush()
+            talos.put_arrow(table)
+        talos.flush()
     return int(calls * table.num_rows)
 
 
@@ -109,6 +130,17 @@ def consume(arguments: Arguments) -> int:
     return read
 
 
+def consume_batches(arguments: Arguments) -> int:
+    """Consume lists of objects as a worker of a group."""
+    read = 0
+    with TalosConsumer(config(arguments), arguments["topic"], arguments["group"]) as consumer:
+        for records in consumer.batches():
+            read += len(records)
+            if read >= arguments["messages"]:
+                break
+    return read
+
+
 def consume_arrow(arguments: Arguments) -> int:
     """Consume tables as a worker of a group."""
     read = 0
@@ -128,6 +160,7 @@ JOBS: dict[str, Callable[[Arguments], int]] = {
     "fetch": fetch,
     "fetch_arrow": fetch_arrow,
     "consume": consume,
+    "consume_batches": consume_batches,
     "consume_arrow": consume_arrow,
 }
 

@@ -21,11 +21,11 @@ from bench import load
 from bench.backends import running_backends
 from bench.client import BenchTopic, Client
 from bench.cluster_servers import Cluster
+from bench.line_picture import Labels, Line, draw
 from bench.load import LoadResult, MissingTool
 from bench.plan import Plan
 from bench.put_figures import UNLIMITED
 from bench.report import Figure, at_least, table, write_json
-from bench.sds_picture import Line, draw
 from bench.sds_tables import BenchTable
 from bench.sds_visible import visible
 from bench.server import ServerProcess
@@ -222,7 +222,8 @@ def main() -> int:
             return 130  # as a shell reports Ctrl-C
     write_json(OUT / "sds.json", figures)
     if bench.lines:
-        draw(bench.lines, OUT / "sds_shards.svg")
+        title = "Single puts a second, stream on, one server"
+        draw(bench.lines, Labels(title, "shards of the table"), OUT / "sds_shards.svg")
     if figures:
         print(table(figures))
     print(f"\nload of the machine {os.getloadavg()[0]:.1f}; written to bench/out/sds.json")

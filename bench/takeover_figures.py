@@ -20,16 +20,26 @@ READERS = 32  # a read of a partition that still opens waits for it
 RETRY_S = 0.02
 TIMEOUT_S = 120.0
 GOAL_S = 3.0
+ROUND_SHARE = 4  # a round takes a minute, or several on a busy machine
 # HDFS sets a whole block aside for each open file, on one disk here for three DataNodes.
 SMALL_BLOCKS: Settings = {"log": {"segment_bytes_max": 8 << 20}, "hdfs": {"block_bytes": 32 << 20}}
 NEVER_S = 3600.0  # the second server gets nothing as long as the first one lives
 
 
 def many_taken_over(plan: ClusterPlan) -> Iterator[Figure]:
-    """Kill a server with all partitions; time until the other one answers a read of each."""
+    """Kill a server with all partitions; time until the other one answers a read of each.
+
+    Without a journal, then with one, which its successor fences and reads once.
+    """
+    for journal in (False, True):
+        yield from _taken_over(plan, journal=journal)
+
+
+def _taken_over(plan: ClusterPlan, *, journal: bool) -> Iterator[Figure]:
     from_publication, from_kill = [], []
-    for _ in range(max(1, plan.repeats // 2)):
-        settings: Settings = {**SMALL_BLOCKS, "cluster": {"stable_after_s": NEVER_S}}
+    log = {**SMALL_BLOCKS["log"], "journal": "on" if journal else "off"}
+    for _ in range(max(1, plan.repeats // ROUND_SHARE)):
+        settings: Settings = {**SMALL_BLOCKS, "log": log, "cluster": {"stable_after_s": NEVER_S}}
         cluster = Cluster(plan.work, plan.backends, ["s1", "s2"], settings)
         try:
             cluster.start("s1")
@@ -38,7 +48,7 @@ def many_taken_over(plan: ClusterPlan) -> Iterator[Figure]:
                 for start in range(0, plan.partitions, PARTITIONS_OF_TOPIC)
             ]
             for topic in topics:
-                _fill(plan, cluster, topic)
+                fill(plan, cluster, topic)
             cluster.start("s2")
             if cluster.owners(topics[0], "s2").keys() != set(range(topics[0].partitions)):
                 raise RuntimeError("the first server does not have every partition")
@@ -53,6 +63,7 @@ def many_taken_over(plan: ClusterPlan) -> Iterator[Figure]:
         finally:
             cluster.end()
     name = f"{plan.partitions:,} partitions to a new owner: all serve reads"
+    name += ", journal" if journal else ""
     yield at_most(name, "s", GOAL_S, from_publication)
     yield Figure(name="  the same, from the kill -9 of the former one", unit="s", values=from_kill)
 
@@ -64,7 +75,7 @@ def idle_writers(plan: ClusterPlan) -> Iterator[Figure]:
     count = min(PARTITIONS_OF_TOPIC, plan.partitions) // 10
     with Cluster(plan.work, plan.backends, ["s1"], settings) as cluster:
         topic = cluster.create_topic("idle", count)
-        _fill(plan, cluster, topic)
+        fill(plan, cluster, topic)
         busy = plan.backends.files_open_for_write(cluster.name)
         if not busy:
             raise RuntimeError("the NameNode knows of no writer right after puts")
@@ -85,7 +96,7 @@ def idle_writers(plan: ClusterPlan) -> Iterator[Figure]:
     )
 
 
-def _fill(plan: ClusterPlan, cluster: Cluster, topic: BenchTopic) -> None:
+def fill(plan: ClusterPlan, cluster: Cluster, topic: BenchTopic) -> None:
     """Put at least one message to every partition."""
     turns = topic.put_requests(block_bytes=MESSAGE_BYTES, turns=topic.partitions)
     requests = load.write_request_file(plan.work / "fill.bin", turns)
