@@ -1,7 +1,6 @@
 """How a producer's batches are sent: stamps, new epochs, and servers that do not detect repeats."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -66,7 +65,7 @@ class Bench:
         self.ended: dict[bytes, int | TalosError | None] = {}
         defaults = {"batch_messages_max": 1, "compression": Compression.NONE}
         self.settings = ProducerSettings(**{**defaults, **settings})
-        self.buffer = Accumulator(self.settings, time.monotonic, lambda: 0.0)
+        self.buffer = Accumulator(self.settings, asyncio.get_running_loop().time, lambda: 0.0)
         self.client = FakeClient(script, version, partitions)
         client = cast(Client, self.client)
         self.sender = Sender(client, "t", self.buffer, self._settle)
