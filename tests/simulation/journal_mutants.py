@@ -133,8 +133,11 @@ def show_before_the_journal_is_synced(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Journal, "_take", take)
 
-    def append(self: Journal, path: str, position: int, data: bytes) -> "asyncio.Future[int]":
-        real(self, path, position, data).add_done_callback(lambda done: done.exception())
+    def append(
+        self: Journal, path: str, position: int, data: bytes, *, synced: bool = True
+    ) -> "asyncio.Future[int]":
+        waited = real(self, path, position, data, synced=synced)
+        waited.add_done_callback(lambda done: done.exception())
         written: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         written.set_result(self.number)
         self._holds[self.number] = self._holds.get(self.number, 0) + 1
