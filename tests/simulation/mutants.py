@@ -307,9 +307,10 @@ def take_repetitions_of_forgotten_producers(patch: pytest.MonkeyPatch) -> None:
 def _take_whatever_is_unknown(patch: pytest.MonkeyPatch) -> None:
     real = ProducerTable.check
 
-    def check(self: ProducerTable, stamp: ProducerStamp, messages: int) -> Any:
-        known = dict(self.items()).get(stamp.producer_id)
-        return None if known is None and self.forgotten else real(self, stamp, messages)
+    def check(self: ProducerTable, principal: int, stamp: ProducerStamp, messages: int) -> Any:
+        share = self.share(principal)
+        unknown = self.find(principal, stamp.producer_id) is None
+        return None if unknown and share.forgotten else real(self, principal, stamp, messages)
 
     patch.setattr(ProducerTable, "check", check)
 

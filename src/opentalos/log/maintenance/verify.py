@@ -318,6 +318,6 @@ def _index_fault(segment: Segment, scan: SegmentScan, side: SideIndex, index: _I
         return "the side index has another seed"
     for position, (offset, _) in index.expected.items():
         return f"the side index names offset {offset} at position {position}, no such block"
-    if scan.all_state().encode() != side.state.encode():
+    if not scan.all_state().agrees(side.state):
         return "the log state in the side index is not the one at the segment's end"
     return ""

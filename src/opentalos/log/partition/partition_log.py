@@ -145,13 +145,15 @@ class PartitionLog:
         start, end = writer.range()
         return PartitionStats(end - start, retained_bytes, end, total_bytes)
 
-    async def fence_producer(self, producer_id: int, epoch: int) -> None:
-        """Refuse older epochs of the producer from now on, durably.
+    async def fence_producer(self, producer_id: int, epoch: int, principal: int = 0) -> None:
+        """Refuse older epochs of the principal's producer from now on, durably.
 
         Raises: ProducerFenced: a newer epoch is known. Unavailable: not done. OutcomeUnknown.
         """
         stamp = ProducerStamp(producer_id, epoch, 0)
-        await self._stored(MessageBlock(b"", 0, format=PayloadFormat.STATE, producer=stamp))
+        await self._stored(
+            MessageBlock(b"", 0, format=PayloadFormat.STATE, principal=principal, producer=stamp)
+        )
 
     def announce(self, block: MessageBlock, waiter: AppendWaiter) -> None:
         """Queue a block without messages that announces a producer's epoch. Raises: as append."""

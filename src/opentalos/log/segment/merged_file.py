@@ -166,9 +166,9 @@ async def _verified(
         wanted = await load_side_index(files, key, last, interval_bytes)
     except CorruptLog as error:
         raise UnsoundSegment(last, str(error)) from error
-    if side.state.encode() != wanted.state.encode():
+    if not side.state.agrees(wanted.state):
         raise UnsoundSegment(last, f"{merged.path(key)} would end with another state of the log")
-    return side
+    return side._replace(state=wanted.state)
 
 
 async def _discard(context: LogContext, file: AppendFile, path: str) -> None:

@@ -93,7 +93,7 @@ class SegmentScan:
         self.last_append_ms = 0
         self.state = LogState()
         self.fault = ""  # why no valid block starts at ``position``
-        self._tail_notes: list[tuple[ProducerStamp, int, int]] = []
+        self._tail_notes: list[tuple[int, ProducerStamp, int, int]] = []
 
     def feed(self, raw: bytes, *, last: bool) -> int:
         """Scan ``raw``, which starts at ``position``; return how many bytes to bring next.
@@ -197,15 +197,16 @@ class SegmentScan:
         self.tail_position, self.tail_offset = position, offset
 
     def _settle_tail(self) -> None:
-        for stamp, messages, base_offset in self._tail_notes:
-            self.state.producers.note(stamp, messages, base_offset)
+        for note in self._tail_notes:
+            self.state.producers.note(*note)
         self._tail_notes.clear()
 
     def _note(self, raw: bytes, start: int) -> None:
         header = read_header(raw, start)
         stamp = header.producer
         if stamp is not None:
-            self._tail_notes.append((stamp, header.messages, header.base_offset))
+            note = header.principal, stamp, header.messages, header.base_offset
+            self._tail_notes.append(note)
 
 
 async def scan_segment(files: Readable, path: str, scan: SegmentScan, length: int) -> None:

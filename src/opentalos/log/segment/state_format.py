@@ -1,9 +1,13 @@
 """Bytes of the log's own state, kept in state blocks and side indexes. Sans-io.
 
-Shape: big endian [version u16][flags u16: 1 producers were forgotten][last append ms i64]
-    [kept -1 i64][block bytes ever appended u64][producers u32], then per producer
+Shape: big endian [version u16][flags u16: 1 a producer of any principal may be forgotten]
+    [last append ms i64][kept -1 i64][block bytes ever appended u64][shares u32], then per share
+    [principal u64][flags u8: 1 producers of it were forgotten][producers u32], then per producer
     [id u64][epoch u32][next sequence u64][batches u8], then per batch
     [sequence u64][messages u32][base offset u64].
+    Principals beyond 63 bits are the shares of ``producers``: the server's own, and no principal.
+Version 1 has no shares: its producers, counted where the shares are, follow the head, and name no
+    principal.
 """
 
 import struct
@@ -11,15 +15,18 @@ import struct
 from opentalos.log.segment.producers import (
     BATCHES_KEPT,
     PRODUCERS_MAX,
+    UNOWNED_SHARE,
     Batch,
     Producer,
     ProducerTable,
 )
 from opentalos.model.errors import CorruptLog, NewerFormat
 
-STATE_VERSION = 1
+STATE_VERSION = 2
+_UNOWNED_VERSION = 1  # the last version whose producers name no principal
 _KEPT = -1  # once meant for the metered offset, which is in the manifest
 _HEAD = struct.Struct(">HHqqQI")
+_SHARE = struct.Struct(">QBI")
 _PRODUCER = struct.Struct(">QIQB")
 _BATCH = struct.Struct(">QIQ")
 _FLAG_FORGOTTEN = 1
@@ -28,33 +35,41 @@ _FLAG_FORGOTTEN = 1
 class LogState:
     """What a log must remember besides its blocks, as of one offset."""
 
-    __slots__ = ("last_append_ms", "producers", "total_bytes")
+    __slots__ = ("last_append_ms", "producers", "total_bytes", "version")
 
     def __init__(self) -> None:
         self.last_append_ms = 0
         self.total_bytes = 0
         self.producers = ProducerTable()
+        self.version = STATE_VERSION  # in which it began: blocks were added since
+
+    def agrees(self, stored: "LogState") -> bool:
+        """Whether this state, made from blocks, is the stored one.
+
+        Blocks name the principals of producers, but an older server stored them without. So of a
+        state that began in such a version the producers are not compared.
+        """
+        if self.version <= _UNOWNED_VERSION:
+            return (self.last_append_ms, self.total_bytes) == (
+                stored.last_append_ms,
+                stored.total_bytes,
+            )
+        return self.encode() == stored.encode()
 
     def encode(self) -> bytes:
         """The state as bytes."""
-        producers = self.producers.items()
+        shares = self.producers.shares()
         flags = _FLAG_FORGOTTEN if self.producers.forgotten else 0
-        parts = [
-            _HEAD.pack(
-                STATE_VERSION,
-                flags,
-                self.last_append_ms,
-                _KEPT,
-                self.total_bytes,
-                len(producers),
-            )
-        ]
-        for producer_id, producer in producers:
-            batches = producer.batches
-            parts.append(
-                _PRODUCER.pack(producer_id, producer.epoch, producer.next_sequence, len(batches))
-            )
-            parts += [_BATCH.pack(*batch) for batch in batches]
+        times = self.last_append_ms, _KEPT, self.total_bytes
+        parts = [_HEAD.pack(STATE_VERSION, flags, *times, len(shares))]
+        for principal, share in shares:
+            flags = _FLAG_FORGOTTEN if share.forgotten else 0
+            parts.append(_SHARE.pack(principal, flags, len(share.producers)))
+            for producer_id, producer in share.producers.items():
+                batches = producer.batches
+                numbers = producer.epoch, producer.next_sequence, len(batches)
+                parts.append(_PRODUCER.pack(producer_id, *numbers))
+                parts += [_BATCH.pack(*batch) for batch in batches]
         return b"".join(parts)
 
     @classmethod
@@ -67,25 +82,44 @@ class LogState:
 
     @classmethod
     def _decode(cls, raw: bytes) -> "LogState":
-        version, flags, last_append_ms, _, total_bytes, producers = _HEAD.unpack_from(raw)
+        version, flags, last_append_ms, _, total_bytes, count = _HEAD.unpack_from(raw)
         if version > STATE_VERSION:
             raise NewerFormat(f"log state version {version}, this server knows {STATE_VERSION}")
-        if producers > PRODUCERS_MAX:
-            raise CorruptLog(f"log state names {producers} producers, at most {PRODUCERS_MAX}")
+        if count > PRODUCERS_MAX:
+            raise CorruptLog(f"log state has {count} entries, at most {PRODUCERS_MAX}")
         state = cls()
+        state.version = version
         state.last_append_ms = last_append_ms
         state.total_bytes = total_bytes
         state.producers.forgotten = bool(flags & _FLAG_FORGOTTEN)
         position = _HEAD.size
-        for _ in range(producers):
-            producer_id, epoch, next_sequence, batches = _PRODUCER.unpack_from(raw, position)
-            position += _PRODUCER.size
-            if batches > BATCHES_KEPT:
-                raise CorruptLog(f"log state keeps {batches} batches, at most {BATCHES_KEPT}")
-            producer = Producer(epoch)
-            producer.next_sequence = next_sequence
-            for _ in range(batches):
-                producer.batches.append(Batch._make(_BATCH.unpack_from(raw, position)))
-                position += _BATCH.size
-            state.producers.restore(producer_id, producer)
+        if version <= _UNOWNED_VERSION:
+            _decode_producers(state.producers, UNOWNED_SHARE, count, raw, position)
+            return state
+        for _ in range(count):
+            principal, flags, producers = _SHARE.unpack_from(raw, position)
+            state.producers.share(principal).forgotten = bool(flags & _FLAG_FORGOTTEN)
+            position = _decode_producers(
+                state.producers, principal, producers, raw, position + _SHARE.size
+            )
         return state
+
+
+def _decode_producers(
+    table: ProducerTable, principal: int, count: int, raw: bytes, position: int
+) -> int:
+    """Put the producers of one share into ``table``; return the position after them."""
+    if len(table) + count > PRODUCERS_MAX:
+        raise CorruptLog(f"log state has {len(table) + count} producers, at most {PRODUCERS_MAX}")
+    for _ in range(count):
+        producer_id, epoch, next_sequence, batches = _PRODUCER.unpack_from(raw, position)
+        position += _PRODUCER.size
+        if batches > BATCHES_KEPT:
+            raise CorruptLog(f"log state keeps {batches} batches, at most {BATCHES_KEPT}")
+        producer = Producer(epoch)
+        producer.next_sequence = next_sequence
+        for _ in range(batches):
+            producer.batches.append(Batch._make(_BATCH.unpack_from(raw, position)))
+            position += _BATCH.size
+        table.restore(principal, producer_id, producer)
+    return position

@@ -239,11 +239,11 @@ class OpenSegment:
     def _add(self, group: Group, queued: Queued, place: BlockPlace) -> None:
         block, waiter, size = queued
         base = group.next_offset
-        payload, messages, compression, create_ms, payload_format, _, extras, stamp = block
+        payload, messages, compression, create_ms, payload_format, principal, extras, stamp = block
         # First of all: if it raises, nothing has changed.
         encoded = encode_block(block, base, place, 0 if messages else FLAG_PRODUCER_FENCE)
         if stamp is not None:
-            self.state.producers.note(stamp, messages, base)
+            self.state.producers.note(principal, stamp, messages, base)
         position = self.view.end_position + group.bytes
         if position >= group.index_position:
             index = self.view.index
@@ -276,7 +276,7 @@ class OpenSegment:
         stamp = block.producer
         if stamp is None:
             return True
-        verdict = self.state.producers.check(stamp, block.messages)
+        verdict = self.state.producers.check(block.principal, stamp, block.messages)
         if verdict is None:
             return True
         if isinstance(verdict, TalosError):
@@ -381,8 +381,8 @@ def begin_segment(
         length += len(encoded) + len(block.payload)
         view.next_offset = offset + block.messages
         state.last_append_ms = append_ms
-        if block.producer is not None:
-            state.producers.note(block.producer, block.messages, offset)
+        if (stamp := block.producer) is not None:
+            state.producers.note(block.principal, stamp, block.messages, offset)
     state.total_bytes += length - len(head)
     view.end_position = length
     return segment, chunks

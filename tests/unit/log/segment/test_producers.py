@@ -1,5 +1,6 @@
 """Idempotent producers: each (id, epoch, sequence) is stored once, also over restarts."""
 
+import struct
 from dataclasses import replace
 
 import pytest
@@ -19,11 +20,20 @@ from tests.unit.log.faults import FailOnce, FaultyFiles, Steps
 
 from opentalos.adapters.memory import MemoryStorage
 from opentalos.log.results import TopicLogSettings
-from opentalos.log.segment import producers
-from opentalos.log.segment.producers import BATCHES_KEPT, ProducerTable
+from opentalos.log.segment import producers, state_format
+from opentalos.log.segment.producers import (
+    BATCHES_KEPT,
+    SERVER_SHARE,
+    UNOWNED_SHARE,
+    ProducerTable,
+    share_of,
+)
 from opentalos.log.segment.state_format import LogState
 from opentalos.model.errors import CorruptLog, OutcomeUnknown, ProducerFenced, SequenceGap
-from opentalos.model.message import Durability, MessageBlock, ProducerStamp
+from opentalos.model.message import PRODUCER_ID_MAX, Durability, MessageBlock, ProducerStamp
+
+PRINCIPAL = 7  # of the bed's blocks
+STRANGER = 66
 
 
 def stamped(sequence: int, *, epoch: int = 0, messages: int = 1) -> MessageBlock:
@@ -89,11 +99,11 @@ async def test_an_announced_epoch_fences_older_ones_permanently() -> None:
     bed = await open_bed()
     log = bed.log()
     await put_block(log, stamped(0))
-    await log.fence_producer(9, 3)
+    await log.fence_producer(9, 3, PRINCIPAL)
     with pytest.raises(ProducerFenced):
         await put_block(log, stamped(1))
     with pytest.raises(ProducerFenced):
-        await log.fence_producer(9, 2)
+        await log.fence_producer(9, 2, PRINCIPAL)
     await crash(bed)
     again = await open_bed(bed.storage)
     with pytest.raises(ProducerFenced):
@@ -105,7 +115,7 @@ async def test_an_announced_epoch_fences_older_ones_permanently() -> None:
 
 async def test_an_announcement_alone_survives_clean_and_unclean_ends() -> None:
     bed = await open_bed()
-    await bed.log().fence_producer(9, 3)
+    await bed.log().fence_producer(9, 3, PRINCIPAL)
     for end in ("close", "crash", "close"):
         await (bed.store.close() if end == "close" else crash(bed))
         bed = await open_bed(bed.storage)
@@ -119,7 +129,7 @@ async def test_a_segment_with_announcements_only_is_not_rolled() -> None:
     """The next one would begin at the same offset: the same file."""
     bed = await open_bed(limits=replace(LIMITS, segment_bytes_max=1 << 10))
     for epoch in range(1, 21):
-        await bed.log().fence_producer(9, epoch)
+        await bed.log().fence_producer(9, epoch, PRINCIPAL)
     assert await put_block(bed.log(), stamped(0, epoch=20)) == 0
     assert await put_block(bed.log(), stamped(1, epoch=20)) == 1  # this one after a roll
     counters = bed.store.counters
@@ -132,7 +142,7 @@ async def test_a_changed_durability_applies_after_announcements_only(crashed: bo
     bed = await open_bed()
     flushed = TopicLogSettings(TOPIC.topic_uuid, Durability.FLUSHED, 1e6)
     log = bed.store.partition(flushed, 0)
-    await log.fence_producer(9, 3)
+    await log.fence_producer(9, 3, PRINCIPAL)
     if crashed:
         await crash(bed)
         bed = await open_bed(bed.storage)
@@ -152,29 +162,172 @@ def test_the_table_keeps_five_batches_and_forgets_the_oldest_producer(
     for producer in range(1, 5):
         for sequence in range(BATCHES_KEPT + 2):
             stamp = ProducerStamp(producer, 0, sequence)
-            assert table.check(stamp, 1) is None
-            table.note(stamp, 1, 100 * producer + sequence)
-    assert [producer for producer, _ in table.items()] == [2, 3, 4]
-    assert table.check(ProducerStamp(4, 0, 6), 1) == 406
-    assert table.check(ProducerStamp(4, 0, 2), 1) == 402
-    assert table.check(ProducerStamp(4, 0, 1), 1) == -1
+            assert table.check(1, stamp, 1) is None
+            table.note(1, stamp, 1, 100 * producer + sequence)
+    assert [producer for _, producer, _ in table.producers()] == [2, 3, 4]
+    assert table.check(1, ProducerStamp(4, 0, 6), 1) == 406
+    assert table.check(1, ProducerStamp(4, 0, 2), 1) == 402
+    assert table.check(1, ProducerStamp(4, 0, 1), 1) == -1
     # What a forgotten producer stored is unknown: only a first attempt of a new one is accepted.
-    assert isinstance(table.check(ProducerStamp(1, 0, 50), 1), SequenceGap)
-    assert isinstance(table.check(ProducerStamp(1, 0, 0, repeated=True), 1), SequenceGap)
-    assert table.check(ProducerStamp(1, 1, 0), 1) is None
-    assert isinstance(table.check(ProducerStamp(4, 0, 5), 3), SequenceGap)
-    assert isinstance(table.check(ProducerStamp(4, 1, 5), 1), SequenceGap)
+    assert isinstance(table.check(1, ProducerStamp(1, 0, 50), 1), SequenceGap)
+    assert isinstance(table.check(1, ProducerStamp(1, 0, 0, repeated=True), 1), SequenceGap)
+    assert table.check(1, ProducerStamp(1, 1, 0), 1) is None
+    assert isinstance(table.check(1, ProducerStamp(4, 0, 5), 3), SequenceGap)
+    assert isinstance(table.check(1, ProducerStamp(4, 1, 5), 1), SequenceGap)
 
 
 def test_the_state_round_trips_through_its_bytes() -> None:
     state = LogState()
     state.last_append_ms, state.total_bytes = 5, 7
-    state.producers.forgotten = True
+    state.producers.forgotten = state.producers.share(6).forgotten = True
     for sequence in range(7):
-        state.producers.note(ProducerStamp(1, 2, sequence), 1, sequence)
+        state.producers.note(6, ProducerStamp(1, 2, sequence), 1, sequence)
     raw = state.encode()
     again = LogState.decode(raw)
     assert again.encode() == raw
     for cut in range(len(raw)):
         with pytest.raises(CorruptLog):
             LogState.decode(raw[:cut])
+
+
+# --- principals -----------------------------------------------------------------------------------
+
+
+def strange(sequence: int, *, epoch: int = 0) -> MessageBlock:
+    """A block of another principal with the same producer id."""
+    return stamped(sequence, epoch=epoch)._replace(principal=STRANGER)
+
+
+@pytest.mark.parametrize("end", ["none", "close", "crash"])
+async def test_two_principals_use_one_producer_id_without_meeting(end: str) -> None:
+    bed = await open_bed()
+    assert await put_block(bed.log(), strange(0)) == 0
+    assert await put_block(bed.log(), stamped(0)) == 1, "a stranger's block answered for this one"
+    if end != "none":
+        await (bed.store.close() if end == "close" else crash(bed))
+        bed = await open_bed(bed.storage)
+    assert await put_block(bed.log(), strange(1)) == 2
+    assert await put_block(bed.log(), stamped(0)) == 1
+    assert await put_block(bed.log(), strange(0)) == 0
+    assert await put_block(bed.log(), stamped(1)) == 3
+    assert len(await payloads(bed.log())) == 4
+    await bed.store.close()
+
+
+@pytest.mark.parametrize("end", ["none", "close", "crash"])
+async def test_no_principal_fences_the_producer_of_another(end: str) -> None:
+    bed = await open_bed()
+    await put_block(bed.log(), stamped(0))
+    await put_block(bed.log(), strange(0, epoch=8))
+    await bed.log().fence_producer(9, 9, STRANGER)
+    if end != "none":
+        await (bed.store.close() if end == "close" else crash(bed))
+        bed = await open_bed(bed.storage)
+    assert await put_block(bed.log(), stamped(1)) == 2
+    with pytest.raises(ProducerFenced):
+        await put_block(bed.log(), strange(1, epoch=8))
+    await bed.store.close()
+
+
+def fill(table: ProducerTable, principal: int, count: int, first: int = 1) -> None:
+    for producer_id in range(first, first + count):
+        table.note(principal, ProducerStamp(producer_id, 0, 0), 1, producer_id)
+
+
+def test_a_principal_evicts_only_its_own_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "PRODUCERS_OF_PRINCIPAL_MAX", 3)
+    table = ProducerTable()
+    fill(table, 1, 3)
+    fill(table, 2, 50)
+    assert [each[:2] for each in table.producers()] == [
+        *((1, n) for n in (1, 2, 3)),
+        (2, 48),
+        (2, 49),
+        (2, 50),
+    ]
+    assert table.check(1, ProducerStamp(1, 0, 1), 1) is None
+    # What others forgot does not make the first attempts of this one doubtful.
+    assert table.check(1, ProducerStamp(4, 0, 0, repeated=True), 1) is None
+    assert isinstance(table.check(2, ProducerStamp(4, 0, 0, repeated=True), 1), SequenceGap)
+    assert len(table) == 6
+
+
+def test_a_full_table_takes_from_the_principal_with_the_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 8)
+    table = ProducerTable()
+    fill(table, 1, 2)
+    fill(table, 2, 6)
+    for stranger in range(3, 6):
+        fill(table, stranger, 10)
+    counts = {principal: len(share.producers) for principal, share in table.shares()}
+    assert sum(counts.values()) == 8
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_a_new_producer_stays_where_every_principal_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 2)
+    table = ProducerTable()
+    for principal in (1, 2, 3):
+        fill(table, principal, 1)
+    assert [each[0] for each in table.producers()] == [2, 3]
+    # Nobody knows any more what the first one stored.
+    assert isinstance(table.check(1, ProducerStamp(1, 0, 0, repeated=True), 1), SequenceGap)
+
+
+def test_guests_and_the_server_itself_have_shares_of_their_own() -> None:
+    assert share_of(0, 5) == 0
+    assert share_of(0, PRODUCER_ID_MAX + 1) == SERVER_SHARE
+    assert share_of(3, PRODUCER_ID_MAX + 1) == 3
+
+
+def old_state(
+    producer_id: int, epoch: int, next_sequence: int, batches: list[tuple[int, int, int]]
+) -> bytes:
+    """A state of version 1 with one producer."""
+    head = struct.pack(">HHqqQI", 1, 0, 5, -1, 700, 1)
+    body = struct.pack(">QIQB", producer_id, epoch, next_sequence, len(batches))
+    return head + body + b"".join(struct.pack(">QIQ", *batch) for batch in batches)
+
+
+def test_an_entry_without_principal_belongs_to_the_first_that_continues_it() -> None:
+    state = LogState.decode(old_state(9, 2, 6, [(4, 2, 40)]))
+    assert (state.last_append_ms, state.total_bytes, len(state.producers)) == (5, 700, 1)
+    again = LogState.decode(state.encode())
+    for table in (state.producers, again.producers):
+        assert table.check(1, ProducerStamp(9, 2, 4), 2) == 40
+        assert isinstance(table.check(1, ProducerStamp(9, 1, 0), 1), ProducerFenced)
+        table.note(1, ProducerStamp(9, 2, 6), 1, 41)
+        assert [each[:2] for each in table.producers()] == [(1, 9)]
+        assert table.check(1, ProducerStamp(9, 2, 4), 2) == 40
+        assert table.check(2, ProducerStamp(9, 0, 0), 1) is None
+        assert UNOWNED_SHARE not in dict(table.shares())
+
+
+def test_an_older_epoch_does_not_take_an_entry_without_principal() -> None:
+    table = LogState.decode(old_state(9, 2, 6, [])).producers
+    table.note(3, ProducerStamp(9, 1, 0), 1, 41)  # of a log that was scanned
+    assert table.check(1, ProducerStamp(9, 2, 6), 1) is None
+    assert len(table) == 2
+
+
+def test_a_state_of_an_older_server_agrees_with_one_that_names_principals() -> None:
+    old = LogState.decode(old_state(9, 2, 6, [(4, 2, 40)]))
+    scanned = LogState.decode(old_state(9, 2, 4, []))
+    scanned.producers.note(7, ProducerStamp(9, 2, 4), 2, 40)
+    assert scanned.agrees(old)
+    scanned.total_bytes += 1
+    assert not scanned.agrees(old)
+    assert not LogState.decode(old.encode()).agrees(LogState())
+
+
+def test_more_producers_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = LogState()
+    fill(state.producers, 1, 2)
+    fill(state.producers, 2, 2)
+    monkeypatch.setattr(state_format, "PRODUCERS_MAX", 3)
+    with pytest.raises(CorruptLog):
+        LogState.decode(state.encode())
