@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.mutants import CRASHES, Mutant, overwrite_the_manifest_after_an_unknown
+from tests.simulation.shared_mutants import SHARED_MUTANTS
 
 from opentalos.log import log_store
 from opentalos.log.context import LogContext
@@ -303,4 +304,5 @@ STORAGE_MUTANTS = (
         acknowledge_a_roll_before_the_manifest,
         ROLLS,
     ),
+    *SHARED_MUTANTS,
 )

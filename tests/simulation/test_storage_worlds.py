@@ -28,6 +28,7 @@ KEPT = {
     "late": 10,
     "bounds": 8,
     "hanging": 5,
+    "shared": 8,
     "replicas": 8,
 }
 
@@ -55,7 +56,7 @@ def test_small_bounds_are_reached(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def noted(self: ProducerTable, *what: object) -> None:
         note(self, *what)  # type: ignore[arg-type]  # whatever it takes
-        if self.forgotten:
+        if any(share.forgotten for _, share in self.shares()):
             reached.add("producers")
 
     def note_opened(self: LogContext, partition: Hashable) -> None:

@@ -53,7 +53,12 @@ class Client:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.rng: random.Random = world.rng(name)
+        self.principal: Principal | None = None  # None: the owner of each topic
         self._payloads = world.rng(f"{name} payloads")
+
+    def caller(self, topic: LiveTopic) -> Principal:
+        """Who calls about a topic."""
+        return self.principal or topic.owner
 
     async def think(self, factor: float = 1.0) -> None:
         """Pause between two calls."""
@@ -112,7 +117,8 @@ class Client:
             tenant=topic.owner.id,
             **args,
         )
-        caller = STRANGER if args.get("granted") is False else topic.owner
+        caller = self.caller(topic) if args.get("granted", True) else STRANGER
+        blocks = [block._replace(principal=caller.number) for block in blocks]
         try:
             target = PutTarget(topic.resource, partition)
             base = await server.put(caller, target, blocks, timeout_s=self.world.config.call_s)
@@ -147,7 +153,7 @@ class Client:
             server=server.name,
             **args,
         )
-        caller = STRANGER if args.get("granted") is False else topic.owner
+        caller = self.caller(topic) if args.get("granted", True) else STRANGER
         messages_max = self.rng.choice([1, 3, 20])
         query = GetQuery(topic.resource, partition, offset, messages_max, GET_BYTES)
         result = await self.ask(server, operation, lambda broker: _get(broker, caller, query))
@@ -173,7 +179,7 @@ class Client:
         found = await self.ask(
             server,
             operation,
-            lambda broker: broker.messages.offsets(topic.owner, topic.resource, partition),
+            lambda broker: broker.messages.offsets(self.caller(topic), topic.resource, partition),
         )
         if found is not None:
             self.world.recorder.ok(operation, start=found.start, next=found.next)

@@ -22,6 +22,7 @@ from opentalos.testing.simulation.clients.message_clients import (
     Stranger,
     decode_blocks,
 )
+from opentalos.testing.simulation.clients.shared_topics import SameIds, share_with_neighbour
 from opentalos.testing.simulation.clients.storage_clients import (
     Crowd,
     DurabilityChanger,
@@ -103,6 +104,8 @@ class Admin(Client):
                 topic = found
             live = LiveTopic(topic.resource, name, topic.partitions, flushed, owner=owner)
             self.all_topics.append(live)
+            if self.world.config.shared and owner == OWNER:
+                await share_with_neighbour(self, live)
             self.world.recorder.note(
                 "topic",
                 topic=live.resource,
@@ -434,6 +437,8 @@ async def _storage_clients(world: World, admin: Admin, topics: list[LiveTopic]) 
         other = await admin.create("beside", partitions=2, flushed=False, owner=NEIGHBOUR)
         topics.append(other)
         clients.append(Neighbour(world, "neighbour", topics))
+    if config.shared:
+        clients.append(SameIds(world, "same", topics))
     if config.crowded:
         clients += [Crowd(world, f"crowd{n}", topics) for n in range(2)]
     if config.changed:

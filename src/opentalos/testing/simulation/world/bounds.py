@@ -14,12 +14,14 @@ class Bounds:
 
     segments_soft_max: int = 8  # of a manifest: above it segments are larger
     producers_max: int = 4  # that a partition remembers
+    producers_of_principal_max: int = 4  # of them, of one principal
 
     def constants(self) -> dict[str, int]:
         """By the names of the constants."""
         return {
             "SEGMENTS_SOFT_MAX": self.segments_soft_max,
             "PRODUCERS_MAX": self.producers_max,
+            "PRODUCERS_OF_PRINCIPAL_MAX": self.producers_of_principal_max,
         }
 
 

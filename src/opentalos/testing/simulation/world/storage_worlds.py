@@ -120,6 +120,14 @@ HANGING = replace(
     ),
     world=WorldFaults(hanging=0.3),
 )
+SHARED = replace(
+    _QUIET,
+    shared=True,
+    bounds=Bounds(producers_max=8, producers_of_principal_max=2),
+    partitions=1,  # so that names meet
+    files=FileFaults(commit_fails=0.03, commit_slow=0.03),
+    world=WorldFaults(process_crash=0.1, usurped=0.05, stop=0.05),
+)
 REPLICAS = replace(
     _QUIET,
     log=replace(LOG_LIMITS, segment_bytes_max=1 << 20),  # rolls are for replicas alone
@@ -140,6 +148,7 @@ STORAGE_WORLDS: Mapping[str, WorldConfig] = MappingProxyType(
         "late": LATE,
         "bounds": BOUNDS,
         "hanging": HANGING,
+        "shared": SHARED,
         "replicas": REPLICAS,
     }
 )

@@ -168,6 +168,7 @@ class WorldConfig:
     producers: int = 2  # idempotent ones
     changed: bool = False  # whether the durability of topics is changed
     neighbour: bool = False  # whether another tenant has a topic without faults
+    shared: bool = False  # whether it was granted the owner's topics, and uses the same names
     crowded: bool = False  # whether a tenant sends bursts to all its partitions
     cpu_share: float = 0.0  # of a server's callbacks, that take processor time
     bounds: Bounds | None = None  # smaller ones than the product's
@@ -234,7 +235,7 @@ class World:
                 isolates=config.isolates,
                 retention=config.judge_retention,
                 clock_wrong_s=config.log.clock_disagree_max_s,
-                forgets=config.bounds is not None,
+                forgets=config.bounds is not None and not config.shared,
             )
             await scenario(self)
 
