@@ -109,12 +109,12 @@ class Coordinator:
         """Whether one more worker may join."""
         group = await self.directory.find(user)
         if group is None:
-            return len(await self.rows.groups(user.key.topic_uuid)) < self._limits.groups_max
+            return await self.directory.has_room(user)
         live = group.live_workers(_now())
         return worker in live or len(live) < self._limits.workers_max
 
     async def lock_worker(self, user: GroupUser, seat: WorkerSeat) -> None:
-        """Create or refresh a worker's lease. Raises: TooManyConsumers, PermissionDenied."""
+        """Create or refresh a worker's lease. Raises: TooManyConsumers."""
         self._seat(await self.directory.find_or_create(user), seat)
 
     async def lock_partitions(

@@ -23,7 +23,6 @@ from opentalos.model.errors import (
     ConsumerGroupNotExist,
     OutcomeUnknown,
     PartitionNotServing,
-    PermissionDenied,
     StoreUnavailable,
     TalosError,
     TooManyConsumers,
@@ -40,11 +39,28 @@ REMOVE_PASSES_MAX = 1_000  # pages of rows of one deleted topic
 
 
 class GroupUser(NamedTuple):
-    """Who uses which group. ``tenant`` is the caller's organisation or id."""
+    """Who uses which group: a name belongs to a topic and a tenant, so tenants never meet in one.
+
+    ``key`` has the group's name; ``tenant`` is whose group is meant, ``owner`` the topic's.
+    """
 
     key: GroupKey
     tenant: str
-    admin: bool = False
+    owner: str = ""  # empty: the tenant itself
+
+    @property
+    def owns_topic(self) -> bool:
+        """Whether the group is one of the topic's owner."""
+        return self.owner in ("", self.tenant)
+
+    def keys(self) -> tuple[GroupKey, GroupKey]:
+        """Where the group may be, the likelier one first.
+
+        Older servers gave a name to the tenant that used it first, so another tenant's group may
+        have it alone, and the owner's then has none.
+        """
+        alone, apart = self.key, self.key.of_tenant(self.tenant)
+        return (alone, apart) if self.owns_topic else (apart, alone)
 
 
 class GroupFigures(NamedTuple):
@@ -111,29 +127,32 @@ class GroupDirectory:
     # --- finding -------------------------------------------------------------------------------
 
     async def find(self, user: GroupUser) -> GroupState | None:
-        """The group, or None if it was never used.
-
-        Raises: PermissionDenied: it belongs to another tenant.
-        """
-        group = self._topics.get(user.key.topic_uuid, {}).get(user.key.group)
-        if group is not None and not self._certain():
-            await self.confirm(group)
-        if group is None:
-            group = await self._loaded(user.key)
-        if group is None:
-            return None
-        if group.deleted:
+        """The tenant's group, or None if it was never used. Raises: Unavailable."""
+        known = self._topics.get(user.key.topic_uuid, {})
+        for key in user.keys():
+            group = known.get(key.group)
+            if group is not None and group.tenant == user.tenant:
+                if not self._certain():
+                    await self.confirm(group)
+                break
+        else:
+            group = await self._found(user)
+        if group is not None and group.deleted:
             raise StoreUnavailable(f"consumer group {user.key.group} is being deleted")
-        if not user.admin and group.tenant != user.tenant:
-            raise PermissionDenied(
-                f"consumer group {user.key.group} of this topic belongs to another tenant"
-            )
         return group
+
+    async def _found(self, user: GroupUser) -> GroupState | None:
+        """The tenant's group by its rows."""
+        for key in user.keys():
+            group = self._topics.get(key.topic_uuid, {}).get(key.group) or await self._loaded(key)
+            if group is not None and group.tenant == user.tenant:
+                return group
+        return None
 
     async def use(self, user: GroupUser) -> GroupState | None:
         """The group, which no other server can delete from now on; None if it was never used.
 
-        Raises: PermissionDenied; Unavailable.
+        Raises: Unavailable.
         """
         for _ in range(READS_MAX):
             group = await self.find(user)
@@ -156,9 +175,9 @@ class GroupDirectory:
         raise StoreUnavailable(f"consumer group {user.key.group} changes too often")
 
     async def find_or_create(self, user: GroupUser) -> GroupState:
-        """The group; its first user becomes its tenant.
+        """The group, made if it was never used.
 
-        Raises: PermissionDenied, TooManyConsumers; Unavailable, OutcomeUnknown.
+        Raises: TooManyConsumers; Unavailable, OutcomeUnknown.
         """
         found = await self.use(user)
         if found is None:
@@ -174,7 +193,7 @@ class GroupDirectory:
             group = await self.find(user)
             if group is None:
                 return None
-            rows = await self.rows.of_group(user.key)
+            rows = await self.rows.of_group(group.key)
             if self._is_current(group, _own(rows)):
                 self._see(group, rows)
                 return group
@@ -194,11 +213,19 @@ class GroupDirectory:
             group = await self.find(user)
             if group is None:
                 return None
-            own, row = await self.rows.of_partition(user.key, partition)
+            own, row = await self.rows.of_partition(group.key, partition)
             if self._is_current(group, own):
                 self._see(group, [row] if row else [])
                 return PartitionRow.decode(row.cells) if row else PartitionRow()
         raise StoreUnavailable(f"consumer group {user.key.group} changes too often")
+
+    async def has_room(self, user: GroupUser) -> bool:
+        """Whether the tenant may have one more group on the topic."""
+        try:
+            await self._check_room(user)
+        except TooManyConsumers:
+            return False
+        return True
 
     # --- removing and forgetting ---------------------------------------------------------------
 
@@ -253,28 +280,40 @@ class GroupDirectory:
         self._started_s = None
         for groups in list(self._topics.values()):
             for group in list(groups.values()):
-                if not keeps(group.key.group):
+                if not keeps(group.key.name):
                     self._drop(group)
         for key in list(self._loading):
-            if not keeps(key.group):
+            if not keeps(key.name):
                 del self._loading[key]
 
     # --- inside --------------------------------------------------------------------------------
 
+    async def _check_room(self, user: GroupUser) -> Mapping[str, GroupRow]:
+        """The topic's groups, if the tenant may have one more.
+
+        Raises: TooManyConsumers: other tenants' groups never count against the topic's owner.
+        """
+        groups = await self.rows.groups(user.key.topic_uuid)
+        limits, owner = self._limits, user.owner or user.tenant
+        mine = sum(row.tenant == user.tenant for row in groups.values())
+        if user.owns_topic:
+            _check_count("the topic's owner", limits.groups_max, mine)
+            return groups
+        _check_count(f"tenant {user.tenant} on the topic", limits.groups_of_tenant_max, mine)
+        others = sum(row.tenant != owner for row in groups.values())
+        _check_count("all tenants but the topic's owner", limits.groups_max, others)
+        return groups
+
     async def _create(self, user: GroupUser) -> None:
-        groups, left = await asyncio.gather(
-            self.rows.groups(user.key.topic_uuid), self.rows.of_group(user.key)
-        )
-        if left:
-            await self._clear(user.key)
         # Servers that create at the same time may exceed the limit by one group each.
-        if len(groups) >= self._limits.groups_max and user.key.group not in groups:
-            raise TooManyConsumers(
-                f"consumer groups of the topic: limit {self._limits.groups_max}, "
-                f"measured {len(groups)}"
-            )
+        groups = await self._check_room(user)
+        key, apart = user.keys()
+        if user.owns_topic and key.group in groups:  # another tenant's, of an older server
+            key = apart
+        if await self.rows.of_group(key):
+            await self._clear(key)
         wanted = GroupRow(user.tenant, self._clock.wall_ms(), self._server)
-        entry = RowEntry(group_row_key(user.key), GroupRow.decode)
+        entry = RowEntry(group_row_key(key), GroupRow.decode)
         await self._writer.write(CreateGroup(entry, wanted))
 
     async def _clear(self, key: GroupKey) -> None:
@@ -362,6 +401,14 @@ class GroupDirectory:
     def _found_lease_until_s(self, row: GroupRow) -> float:
         started_s = self._started_s if row.coordinator == self._server else None
         return (_now() if started_s is None else started_s) + self._limits.lease_s
+
+
+def _check_count(whose: str, limit: int, measured: int) -> None:
+    if measured >= limit:
+        raise TooManyConsumers(
+            f"consumer groups of {whose}: limit {limit}, measured {measured}; "
+            "delete groups that are not used any more"
+        )
 
 
 def _own(rows: Sequence[Row]) -> Row | None:

@@ -56,17 +56,22 @@ class GroupRows:
         own, row = await self._rows.get(TABLE, keys)
         return own, row
 
-    async def partitions(self, key: GroupKey) -> Mapping[int, PartitionRow]:
-        """A group's partition rows, by partition."""
-        found: dict[int, PartitionRow] = {}
-        for row in await self.of_group(key):
-            partition = parse_row_key(row.key)[1]
-            if partition is not None:
-                found[partition] = PartitionRow.decode(row.cells)
-        return found
+    async def partitions(self, keys: Sequence[GroupKey], tenant: str) -> Mapping[int, PartitionRow]:
+        """The partition rows of the first of the groups that is the tenant's, by partition."""
+        for key in keys:
+            rows = await self.of_group(key)
+            own, *others = rows or [None]
+            if own is not None and parse_row_key(own.key)[1] is None:
+                if GroupRow.decode(own.cells).tenant == tenant:
+                    return {
+                        partition: PartitionRow.decode(row.cells)
+                        for row in others
+                        if (partition := parse_row_key(row.key)[1]) is not None
+                    }
+        return {}
 
     async def groups(self, topic_uuid: str) -> Mapping[str, GroupRow]:
-        """Groups of a topic by name, sorted, without those that were deleted."""
+        """Groups of a topic by what is in their keys, sorted, without those that were deleted."""
         found: dict[str, GroupRow] = {}
         start, stop = topic_range(topic_uuid)
         while True:
@@ -100,7 +105,7 @@ class GroupRows:
                 key, partition = parse_row_key(row.key)
                 if partition is None:  # a group's own row comes before its partitions
                     group = GroupRow.decode(row.cells)
-                    fits = group.tenant == tenant and key.group.startswith(prefix)
+                    fits = group.tenant == tenant and key.name.startswith(prefix)
                     wanted = key if fits and not group.deleting else None
                 elif key == wanted:
                     offset = PartitionRow.decode(row.cells).checkpoint

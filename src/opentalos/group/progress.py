@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from opentalos.group.directory import GroupDirectory, GroupUser
 from opentalos.group.group_rows import GroupRows
-from opentalos.group.row_format import GroupKey, PartitionRow
+from opentalos.group.row_format import PartitionRow
 
 
 class StoredOffset(NamedTuple):
@@ -49,9 +49,9 @@ class GroupProgress:
             found[partition] = Progress(holder, address, row.checkpoint)
         return found
 
-    async def of_rows(self, key: GroupKey) -> Mapping[int, Progress]:
-        """Any group, by partition; a worker that died may still be shown."""
+    async def of_rows(self, user: GroupUser) -> Mapping[int, Progress]:
+        """A group that any server coordinates; a worker that died may still be shown."""
         return {
             partition: Progress(row.owner, row.address if row.owner else "", row.checkpoint)
-            for partition, row in (await self._rows.partitions(key)).items()
+            for partition, row in (await self._rows.partitions(user.keys(), user.tenant)).items()
         }

@@ -1,8 +1,10 @@
 """Rows of the table ``groups``: one per consumer group and topic, one per partition of it.
 
-Shape: key of a group: ``{topic uuid} 00 {group name} 00 'g'``; of a partition: the same with
-``'p' {partition u32be}``. Neither a uuid nor a name contains a zero byte, so a topic, and a group
-in it, is one range of keys, and a group's own row comes before its partitions.
+Shape: key of a group: ``{topic uuid} 00 {group} 00 'g'``; of a partition: the same with
+``'p' {partition u32be}``. A group of the topic's owner is written as its name, one of another
+tenant as ``{tenant}/{name}``. Older servers wrote every group as its name, whichever tenant used
+it first; the row names the tenant. Neither a uuid nor a group contains a zero byte, so a topic,
+and a group in it, is one range of keys, and a group's own row comes before its partitions.
 """
 
 import struct
@@ -13,6 +15,7 @@ from typing import NamedTuple
 from opentalos.model.errors import CorruptLog, NewerFormat
 
 TABLE = "groups"
+SEPARATOR = "/"  # in no tenant and no name
 NO_CHECKPOINT = -1
 _VERSION = b"1"
 _PARTITION = struct.Struct(">I")
@@ -22,12 +25,21 @@ class GroupKey(NamedTuple):
     """Names a consumer group uniquely: a recreated topic has another uuid."""
 
     topic_uuid: str
-    group: str
+    group: str  # as in the rows: its name, or tenant and name
+
+    @property
+    def name(self) -> str:
+        """The name that its tenant gave it."""
+        return self.group.rpartition(SEPARATOR)[2]
+
+    def of_tenant(self, tenant: str) -> "GroupKey":
+        """The key of a tenant's group of this name that cannot have the name alone."""
+        return GroupKey(self.topic_uuid, tenant + SEPARATOR + self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group on a topic: it belongs to the tenant that first used it.
+    """A group on a topic and the tenant it belongs to.
 
     ``coordinator`` is the server that used it last; one that takes the group over writes itself
     here first, so that no other can delete it. ``deleting``: the group does not exist any more,

@@ -283,12 +283,14 @@ class GroupLimits:
     # Source: docs/protocol/consumers.md#leases.
     lease_s: float = 30.0  # clients renew every 7 s
     workers_max: int = 1_000  # per group and topic
-    groups_max: int = 1_000  # per topic
+    groups_max: int = 1_000  # per topic, of its owner; as many of all other tenants together
+    groups_of_tenant_max: int = 100  # per topic, of one tenant that does not own it
 
     def __post_init__(self) -> None:
         need(self.lease_s > 0, "need lease_s > 0")
         need(self.workers_max > 0, "need workers_max > 0")
         need(self.groups_max > 0, "need groups_max > 0")
+        need(self.groups_of_tenant_max > 0, "need groups_of_tenant_max > 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

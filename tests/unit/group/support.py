@@ -13,8 +13,8 @@ from opentalos.model.limits import GroupLimits
 from opentalos.ports.row_store import FamilyName, Row, RowMutation
 
 ALICE = GroupUser(GroupKey("u1", "g"), "alice")
-BOB = GroupUser(GroupKey("u1", "g"), "bob")
-ROOT = GroupUser(GroupKey("u1", "g"), "root", admin=True)
+BOB = GroupUser(GroupKey("u1", "g"), "bob", "alice")
+ROOT = GroupUser(GroupKey("u1", "g"), "alice", "alice")  # as an administrator uses it
 W1, W2, W3 = (WorkerSeat(f"w{n}", f"10.0.0.{n}") for n in (1, 2, 3))
 LEASE_S = GroupLimits().lease_s
 

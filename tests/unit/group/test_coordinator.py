@@ -20,15 +20,15 @@ from tests.unit.group.support import (
 
 from opentalos.group.coordinator import Coordinator, WorkerSeat
 from opentalos.group.directory import GroupUser
-from opentalos.group.row_format import GroupKey
+from opentalos.group.row_format import GroupKey, GroupRow, group_row_key
 from opentalos.model.errors import (
     ConsumerGroupNotExist,
     ConsumerGroupWorking,
-    PermissionDenied,
     TooManyConsumers,
     UnexpectedOffset,
 )
 from opentalos.model.limits import GroupLimits
+from opentalos.ports.row_store import ABSENT, RowMutation
 
 
 @pytest.fixture
@@ -261,24 +261,76 @@ async def test_progress_shows_who_holds_what_from_where(groups: Coordinator) -> 
     assert await groups.progress.of_group(GroupUser(GroupKey("u1", "none"), "alice")) == {}
 
 
+def old_row(key: GroupKey, tenant: str) -> RowMutation:
+    """A group's row as older servers wrote it, whichever tenant used the name first."""
+    return RowMutation(group_row_key(key), ABSENT, b"old", GroupRow(tenant, 1).cells())
+
+
 # --- groups ------------------------------------------------------------------------------------
 
 
-async def test_a_group_belongs_to_the_tenant_that_first_used_it(groups: Coordinator) -> None:
-    await groups.lock_worker(ALICE, W1)
-    for attempt in (
-        groups.lock_worker(BOB, W2),
-        groups.lock_partitions(BOB, W2, [0]),
-        groups.renew(BOB, W2, []),
-        groups.commit(BOB, commit("w2", 1)),
-        groups.progress.checkpoint(BOB, 0),
-        groups.holdings(BOB, 8),
-        groups.directory.delete_group(BOB),
-    ):
-        with pytest.raises(PermissionDenied):
-            await attempt
-    assert await groups.holdings(ROOT, 8) == {"w1": []}
-    assert await tenants(groups, "u1") == {"g": "alice"}
+@pytest.mark.parametrize("first", [ALICE, BOB])
+async def test_two_tenants_use_one_name_without_meeting(
+    groups: Coordinator, time: MovableTime, first: GroupUser
+) -> None:
+    second = BOB if first is ALICE else ALICE
+    assert await groups.lock_partitions(first, W1, [0, 1]) == [0, 1]
+    assert await groups.lock_partitions(second, W1, [0]) == [0]
+    await groups.commit(first, commit("w1", 5))
+    await groups.commit(second, commit("w1", 2))
+    assert [await checkpoint(groups, user, 0) for user in (first, second)] == [5, 2]
+    await groups.reset(second, 0, -1)
+    assert await groups.holdings(first, 8) == {"w1": [0, 1]}
+    assert await groups.holdings(second, 8) == {"w1": []}
+    time.advance(LEASE_S + 1)
+    await groups.directory.delete_group(second)
+    assert await checkpoint(groups, first, 0) == 5
+    assert list(await tenants(groups, "u1")) == ["g" if first is ALICE else "bob/g"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_name_that_another_tenant_had_first_at_an_older_server_is_still_its_own(
+    groups: Coordinator, rows: FaultyRows, time: MovableTime, restarted: bool
+) -> None:
+    await rows.mutate_many("groups", [old_row(GroupKey("u1", "g"), "bob")])
+    assert await checkpoint(groups, ALICE, 0) == -1
+    await groups.lock_partitions(BOB, W1, [0])
+    await groups.lock_partitions(ALICE, W2, [0])
+    await groups.commit(BOB, commit("w1", 5))
+    await groups.commit(ALICE, commit("w2", 7))
+    assert await tenants(groups, "u1") == {"alice/g": "alice", "g": "bob"}
+    if restarted:
+        groups = await open_coordinator(rows, first_token=100)
+    assert [await checkpoint(groups, user, 0) for user in (ALICE, BOB)] == [7, 5]
+    time.advance(LEASE_S + 1)
+    await groups.directory.delete_group(BOB)
+    assert await groups.lock_partitions(BOB, W1, [0]) == [0]
+    assert [await checkpoint(groups, user, 0) for user in (ALICE, BOB)] == [7, -1]
+    assert await tenants(groups, "u1") == {"alice/g": "alice", "bob/g": "bob"}
+
+
+async def test_each_tenant_has_a_share_of_a_topics_groups(rows: FaultyRows) -> None:
+    groups = await open_coordinator(rows, GroupLimits(groups_max=3, groups_of_tenant_max=2))
+
+    async def fill(tenant: str, count: int) -> None:
+        for number in range(count):
+            user = GroupUser(GroupKey("u1", f"g{number}"), tenant, "alice")
+            assert await groups.can_register(user, "w1")
+            await groups.lock_worker(user, W1)
+
+    async def is_full(tenant: str, match: str) -> None:
+        user = GroupUser(GroupKey("u1", "more"), tenant, "alice")
+        assert not await groups.can_register(user, "w1")
+        with pytest.raises(TooManyConsumers, match=match):
+            await groups.lock_worker(user, W1)
+
+    await fill("bob", 2)
+    await is_full("bob", "tenant bob on the topic: limit 2, measured 2")
+    await fill("carol", 1)
+    await is_full("carol", "all tenants but the topic's owner: limit 3, measured 3")
+    await fill("alice", 3)
+    await is_full("alice", "of the topic's owner: limit 3, measured 3")
+    await groups.close()
 
 
 async def test_reading_does_not_make_a_group(groups: Coordinator) -> None:
@@ -292,10 +344,9 @@ async def test_reading_does_not_make_a_group(groups: Coordinator) -> None:
 
 
 async def test_two_tenants_that_start_at_once_do_not_share_a_group(groups: Coordinator) -> None:
-    outcomes = await asyncio.gather(
-        groups.lock_worker(ALICE, W1), groups.lock_worker(BOB, W2), return_exceptions=True
-    )
-    assert [type(outcome) for outcome in outcomes] == [type(None), PermissionDenied]
+    await asyncio.gather(groups.lock_worker(ALICE, W1), groups.lock_worker(BOB, W2))
+    assert await tenants(groups, "u1") == {"bob/g": "bob", "g": "alice"}
+    assert await groups.holdings(ALICE, 8) == {"w1": []}
 
 
 async def test_a_group_is_deleted_only_without_workers(
@@ -310,8 +361,8 @@ async def test_a_group_is_deleted_only_without_workers(
     with pytest.raises(ConsumerGroupNotExist):
         await groups.directory.delete_group(ALICE)
     assert await checkpoint(groups, ALICE, 0) == -1
-    await groups.lock_partitions(BOB, W2, [0])
-    assert await checkpoint(groups, BOB, 0) == -1
+    await groups.lock_partitions(ALICE, W2, [0])
+    assert await checkpoint(groups, ALICE, 0) == -1
 
 
 async def test_a_topic_that_is_gone_leaves_no_row(groups: Coordinator, rows: FaultyRows) -> None:
@@ -352,7 +403,7 @@ async def test_checkpoints_of_a_tenant_are_found_over_all_topics(groups: Coordin
         await groups.lock_partitions(user, W1, [0, 1])
         await groups.commit(user, commit("w1", 7, partition=1))
     found = await groups.rows.checkpoints("CLx", "app-")
-    assert [(f.key.topic_uuid, f.key.group, f.partition, f.offset) for f in found] == [
+    assert [(f.key.topic_uuid, f.key.name, f.partition, f.offset) for f in found] == [
         ("u1", "app-a", 1, 7),
         ("u2", "app-b", 1, 7),
     ]

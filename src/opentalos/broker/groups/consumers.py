@@ -5,11 +5,11 @@ The gateways call it for every protocol. Only the holder of a partition commits 
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.groups.group_names import manager_of, plain_name, user_of
 from opentalos.broker.messaging.position_events import PositionEvents
 from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
 from opentalos.broker.values import (
@@ -22,18 +22,15 @@ from opentalos.broker.values import (
 from opentalos.catalog.access.authorize import permissions_of
 from opentalos.group import coordinator
 from opentalos.group.coordinator import Coordinator, WorkerSeat
-from opentalos.group.directory import GroupUser
-from opentalos.group.row_format import NO_CHECKPOINT, GroupKey
+from opentalos.group.row_format import NO_CHECKPOINT
 from opentalos.model.errors import (
     BadRequest,
     PartitionNotExist,
-    PermissionDenied,
     TooManyConsumers,
     UnexpectedOffset,
 )
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import PartitionKey
-from opentalos.model.names import check_name
 
 _AUDIT = logging.getLogger("opentalos.audit")
 WORKER_ID_CHARS_MAX = 256
@@ -64,18 +61,17 @@ class ConsumerService:
     async def check_register(self, caller: Principal, unit: ConsumeUnit) -> bool:
         """Whether one more worker may join."""
         topic = self._topic(caller, unit.group, unit.resource)
-        with self._tenant(caller, unit.group, topic) as user:
-            return await self._groups.can_register(user, unit.worker)
+        user = user_of(caller, topic, unit.group)
+        return await self._groups.can_register(user, unit.worker)
 
     async def lock_worker(self, caller: Principal, unit: ConsumeUnit, address: str) -> bool:
         """Create or refresh a worker lease.
 
-        Raises: TooManyConsumers: the safe refusal, since Go fails on a plain False;
-            PermissionDenied: the group belongs to another tenant.
+        Raises: TooManyConsumers: the safe refusal, since Go fails on a plain False.
         """
         topic = self._topic(caller, unit.group, unit.resource)
-        with self._tenant(caller, unit.group, topic) as user:
-            await self._groups.lock_worker(user, _seat(unit, address))
+        user = user_of(caller, topic, unit.group)
+        await self._groups.lock_worker(user, _seat(unit, address))
         return True
 
     async def lock_partitions(
@@ -84,16 +80,16 @@ class ConsumerService:
         """Take each listed partition that is free or already the worker's."""
         topic = self._topic(caller, unit.group, unit.resource)
         wanted = _existing(topic, unit.partitions)
-        with self._tenant(caller, unit.group, topic) as user:
-            locked = await self._groups.lock_partitions(user, _seat(unit, address), wanted)
+        user = user_of(caller, topic, unit.group)
+        locked = await self._groups.lock_partitions(user, _seat(unit, address), wanted)
         failed = [p for p in dict.fromkeys(unit.partitions) if p not in locked]
         return LockedPartitions(tuple(locked), tuple(failed))
 
     async def unlock_partitions(self, caller: Principal, unit: ConsumeUnit) -> None:
         """Drop the worker's leases on the listed partitions; others are ignored."""
         topic = self._topic(caller, unit.group, unit.resource)
-        with self._tenant(caller, unit.group, topic) as user:
-            await self._groups.unlock_partitions(user, unit.worker, unit.partitions)
+        user = user_of(caller, topic, unit.group)
+        await self._groups.unlock_partitions(user, unit.worker, unit.partitions)
 
     async def renew(
         self, caller: Principal, unit: ConsumeUnit, address: str
@@ -106,8 +102,8 @@ class ConsumerService:
         listed = list(dict.fromkeys(unit.partitions))
         wanted = _existing(topic, listed)
         try:
-            with self._tenant(caller, unit.group, topic) as user:
-                failed = await self._groups.renew(user, _seat(unit, address), wanted)
+            user = user_of(caller, topic, unit.group)
+            failed = await self._groups.renew(user, _seat(unit, address), wanted)
         except TooManyConsumers:
             return False, listed
         gone = [partition for partition in listed if partition not in wanted]
@@ -118,8 +114,8 @@ class ConsumerService:
     ) -> Mapping[str, Sequence[int]]:
         """All live workers with the partitions they hold, idle ones too."""
         topic = self._topic(caller, group, resource)
-        with self._tenant(caller, group, topic) as user:
-            return await self._groups.holdings(user, topic.consumer_partitions)
+        user = manager_of(self.context, caller, topic, group)
+        return await self._groups.holdings(user, topic.consumer_partitions)
 
     async def query_offset(
         self, caller: Principal, group: str, resource: str, partition: int
@@ -127,9 +123,9 @@ class ConsumerService:
         """Last committed offset; -1 if none."""
         topic = self._topic(caller, group, resource)
         _check_partition(topic, partition)
-        with self._tenant(caller, group, topic) as user:
-            stored = await self._groups.progress.checkpoint(user, partition)
-        await self.positions.check(topic, partition, group, stored)
+        user = user_of(caller, topic, group)
+        stored = await self._groups.progress.checkpoint(user, partition)
+        await self.positions.check(topic, partition, f"{user.tenant}/{group}", stored)
         return stored.offset
 
     async def update_offset(self, caller: Principal, commit: Commit) -> bool:
@@ -142,25 +138,25 @@ class ConsumerService:
         if commit.offset < 0:
             raise UnexpectedOffset(f"checkpoint {commit.offset} is negative")
         end = await self._end_above(topic, commit.partition, commit.offset)
-        with self._tenant(caller, commit.group, topic) as user:
-            return await self._groups.commit(
-                user,
-                coordinator.Commit(
-                    partition=commit.partition,
-                    worker=commit.worker,
-                    offset=commit.offset,
-                    next_offset=end.next_offset,
-                    last_offset=commit.last_offset,
-                    epoch=end.epoch,
-                ),
-            )
+        user = user_of(caller, topic, commit.group)
+        return await self._groups.commit(
+            user,
+            coordinator.Commit(
+                partition=commit.partition,
+                worker=commit.worker,
+                offset=commit.offset,
+                next_offset=end.next_offset,
+                last_offset=commit.last_offset,
+                epoch=end.epoch,
+            ),
+        )
 
     async def worker_id(self, caller: Principal, group: str, resource: str, partition: int) -> str:
         """The worker that holds the partition; empty: none."""
         topic = self._topic(caller, group, resource)
         _check_partition(topic, partition)
-        with self._tenant(caller, group, topic) as user:
-            progress = await self._groups.progress.of_group(user)
+        user = user_of(caller, topic, group)
+        progress = await self._groups.progress.of_group(user)
         return progress[partition].worker if partition in progress else ""
 
     async def org_offsets(
@@ -180,16 +176,19 @@ class ConsumerService:
         }
         found = await self._groups.rows.checkpoints(organisation, prefix)
         return {
-            CheckpointKey(key.group, resources[key.topic_uuid], partition): offset
+            CheckpointKey(key.name, resources[key.topic_uuid], partition): offset
             for key, partition, offset in found
             if key.topic_uuid in resources
         }
 
     async def delete_group(self, caller: Principal, group: str, resource: str) -> None:
-        """Delete a group. Raises: ConsumerGroupWorking, ConsumerGroupNotExist."""
+        """Delete a group, which the topic's owner may do with every tenant's.
+
+        Raises: ConsumerGroupWorking, ConsumerGroupNotExist.
+        """
         topic = self._topic(caller, group, resource)
-        with self._tenant(caller, group, topic) as user:
-            await self._groups.directory.delete_group(user)
+        user = manager_of(self.context, caller, topic, group)
+        await self._groups.directory.delete_group(user)
 
     async def reset_checkpoint(self, caller: Principal, key: CheckpointKey, offset: int) -> None:
         """Audited reset: revokes the lease and sets the checkpoint in one write.
@@ -203,8 +202,8 @@ class ConsumerService:
         end = await self._end_above(topic, key.partition, offset)
         if not NO_CHECKPOINT <= offset < end.next_offset:
             raise UnexpectedOffset(f"checkpoint {offset} is beyond the log's end")
-        with self._tenant(caller, key.group, topic) as user:
-            revoked = await self._groups.reset(user, key.partition, offset, end.epoch)
+        user = manager_of(self.context, caller, topic, key.group)
+        revoked = await self._groups.reset(user, key.partition, offset, end.epoch)
         fields = {
             "principal": caller.id,
             "action": "reset checkpoint",
@@ -226,19 +225,9 @@ class ConsumerService:
         known = self._known_ends[key] = _KnownEnd(facts.offsets.next, facts.epoch)
         return known
 
-    @contextmanager
-    def _tenant(self, caller: Principal, group: str, topic: Topic) -> Iterator[GroupUser]:
-        """The caller as a user of the group; the denial of a foreign group is audited."""
-        key = GroupKey(topic.uuid, check_name(group, "consumer group"))
-        try:
-            yield GroupUser(key, caller.owner_id, caller.admin)
-        except PermissionDenied:
-            resource = f"{topic.resource}/{group}"
-            self.context.authorizer.refuse(caller, "use another tenant's group", resource)
-
     def _topic(self, caller: Principal, group: str, resource: str) -> Topic:
         """The topic, at the coordinator of the group. Raises: NotOwner at another server."""
-        self.context.ownership.check_group(group)
+        self.context.ownership.check_group(plain_name(group))
         return self.context.topic(caller, Permission.GET_MESSAGE, resource)
 
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from opentalos.broker.admin.topic_state import TopicReader
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.groups.group_names import plain_name, visible_groups
 from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
 from opentalos.broker.values import PartitionConsumeUnit, Topic, TopicDescription
-from opentalos.catalog.access.authorize import permissions_of
 from opentalos.group.coordinator import Coordinator
 from opentalos.group.directory import GroupUser
 from opentalos.group.progress import Progress
-from opentalos.group.row_format import NO_CHECKPOINT, GroupKey
+from opentalos.group.row_format import NO_CHECKPOINT
 from opentalos.model.errors import ConsumerGroupNotExist, PartitionNotServing, TalosError
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import OffsetRange
@@ -22,7 +22,8 @@ _NOBODY = Progress("", "", NO_CHECKPOINT)
 class MetricService:
     """Source: idl/metric.thrift; getDataPreview is in MessageService.
 
-    A topic's owner sees every consumer group of it, other callers those of their own tenant.
+    A topic's owner sees every consumer group of it, those of other tenants as TENANT/name; other
+    callers see those of their own tenant.
     Calls over all groups are answered by any server from what the rows tell; only a group's
     coordinator knows whether a worker in them is still alive.
     """
@@ -38,7 +39,7 @@ class MetricService:
     async def consumer_groups(self, caller: Principal, resource: str) -> Sequence[str]:
         """Consumer groups of a topic that the caller may know of, sorted."""
         topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
-        return await self._visible(caller, topic)
+        return list(await self._visible(caller, topic))
 
     async def consume_unit(
         self, caller: Principal, group: str, resource: str
@@ -47,11 +48,14 @@ class MetricService:
 
         Raises: ConsumerGroupNotExist: unknown, or another tenant's: both answer alike.
         """
-        self._context.ownership.check_group(group)
+        name = plain_name(group)
+        self._context.ownership.check_group(name)
         topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
-        if check_name(group, "consumer group") not in await self._visible(caller, topic):
-            raise ConsumerGroupNotExist(f"no consumer group {group}")
-        return await self._units(topic, group, await self._ranges(topic))
+        check_name(name, "consumer group")
+        user = (await self._visible(caller, topic)).get(group)
+        if user is None:
+            raise ConsumerGroupNotExist(f"no consumer group {name}")
+        return await self._units(user, await self._ranges(topic))
 
     async def consume_units(
         self, caller: Principal, resource: str
@@ -60,13 +64,10 @@ class MetricService:
         topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
         visible = await self._visible(caller, topic)
         ranges = await self._ranges(topic) if visible else []
-        return {group: await self._units(topic, group, ranges) for group in visible}
+        return {group: await self._units(user, ranges) for group, user in visible.items()}
 
-    async def _visible(self, caller: Principal, topic: Topic) -> Sequence[str]:
-        groups = await self._groups.rows.groups(topic.uuid)
-        if permissions_of(caller, topic) & Permission.CHANGE_TOPIC:
-            return list(groups)
-        return [name for name, group in groups.items() if group.tenant == caller.owner_id]
+    async def _visible(self, caller: Principal, topic: Topic) -> Mapping[str, GroupUser]:
+        return visible_groups(caller, topic, await self._groups.rows.groups(topic.uuid))
 
     async def _ranges(self, topic: Topic) -> Sequence[OffsetRange]:
         ranges: list[OffsetRange] = []
@@ -77,9 +78,9 @@ class MetricService:
         return ranges
 
     async def _units(
-        self, topic: Topic, group: str, ranges: Sequence[OffsetRange]
+        self, user: GroupUser, ranges: Sequence[OffsetRange]
     ) -> Sequence[PartitionConsumeUnit]:
-        progress = await self._progress(GroupKey(topic.uuid, group))
+        progress = await self._progress(user)
         units: list[PartitionConsumeUnit] = []
         for partition, offsets in enumerate(ranges):
             worker, address, checkpoint = progress.get(partition, _NOBODY)
@@ -87,10 +88,9 @@ class MetricService:
             units.append(PartitionConsumeUnit(partition, address, checkpoint, lag, worker))
         return units
 
-    async def _progress(self, key: GroupKey) -> Mapping[int, Progress]:
+    async def _progress(self, user: GroupUser) -> Mapping[int, Progress]:
         try:
-            self._context.ownership.check_group(key.group)
+            self._context.ownership.check_group(user.key.name)
         except PartitionNotServing:  # another server coordinates the group
-            return await self._groups.progress.of_rows(key)
-        # The caller may see the group of any tenant here.
-        return await self._groups.progress.of_group(GroupUser(key, tenant="", admin=True))
+            return await self._groups.progress.of_rows(user)
+        return await self._groups.progress.of_group(user)

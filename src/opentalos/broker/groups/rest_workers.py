@@ -10,6 +10,7 @@ from typing import NamedTuple
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.groups.consumers import ConsumerService
 from opentalos.broker.groups.fair_share import next_step
+from opentalos.broker.groups.group_names import user_of
 from opentalos.broker.messaging.messages import START_OFFSET
 from opentalos.broker.messaging.plain_messages import (
     Bounds,
@@ -20,8 +21,6 @@ from opentalos.broker.messaging.plain_messages import (
 )
 from opentalos.broker.values import Commit, ConsumeUnit
 from opentalos.group.coordinator import Coordinator
-from opentalos.group.directory import GroupUser
-from opentalos.group.row_format import GroupKey
 from opentalos.model.errors import LeaseNotHeld, OffsetOutOfRange, TalosError
 from opentalos.model.identity import Permission, Principal
 
@@ -134,8 +133,7 @@ class GroupMemberService:
         holdings = await self._consumers.query_workers(caller, seat.group, seat.resource)
         held = holdings.get(seat.worker, ())
         await self._consumers.unlock_partitions(caller, _unit(seat, held))
-        user = GroupUser(GroupKey(topic.uuid, seat.group), caller.owner_id, caller.admin)
-        group = await self._groups.directory.find(user)
+        group = await self._groups.directory.find(user_of(caller, topic, seat.group))
         if group is not None:
             group.workers.pop(seat.worker, None)
 

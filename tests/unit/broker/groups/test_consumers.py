@@ -1,9 +1,11 @@
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from tests.unit.broker.support import World, world
-from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT
+from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT, MovableTime
 
 from opentalos.broker.values import CheckpointKey, Commit, ConsumeUnit, LockedPartitions, Topic
 from opentalos.model.errors import (
@@ -87,14 +89,15 @@ async def test_a_checkpoint_is_never_negative_nor_beyond_the_end() -> None:
         assert await consumers.update_offset(ALICE, _commit(topic, 10))
 
 
-async def test_a_group_of_another_tenant_is_denied_and_an_organisation_shares_its_own() -> None:
+async def test_tenants_meet_in_no_group_and_an_organisation_shares_its_own() -> None:
     async with world() as w:
         topic, consumers = await _ready(w), w.broker.consumers
-        with pytest.raises(PermissionDenied):
-            await consumers.lock_worker(BOB, _unit(topic, worker="w2"), "")
-        with pytest.raises(PermissionDenied):
-            await consumers.query_offset(BOB, "g", topic.resource, 0)
-        assert w.broker.context.authorizer.denials == 2
+        await consumers.update_offset(ALICE, _commit(topic, 4))
+        assert await consumers.query_offset(BOB, "g", topic.resource, 0) == -1
+        await consumers.lock_partitions(BOB, _unit(topic, 0, worker="w2"), "")
+        assert await consumers.query_workers(BOB, "g", topic.resource) == {"w2": [0]}
+        assert "w2" not in await consumers.query_workers(ALICE, "g", topic.resource)
+        assert await consumers.query_offset(ALICE, "g", topic.resource, 0) == 4
         shared = _unit(topic, 1, group="acme")
         await consumers.lock_partitions(CAROL, shared, "")
         assert await consumers.query_workers(DAVE, "acme", topic.resource) == {"w1": [1]}
@@ -176,8 +179,10 @@ async def test_a_reset_is_audited_and_revokes_the_lease(
         for offset in (-2, 10):
             with pytest.raises(UnexpectedOffset):
                 await consumers.reset_checkpoint(ALICE, key, offset)
-        with pytest.raises(PermissionDenied):
+        with pytest.raises(ConsumerGroupNotExist):
             await consumers.reset_checkpoint(BOB, key, 0)
+        with pytest.raises(PermissionDenied):
+            await consumers.reset_checkpoint(BOB, replace(key, group="alice/g"), 0)
         caplog.set_level(logging.WARNING, "opentalos.audit")
         await consumers.reset_checkpoint(ROOT, key, -1)
         assert not await consumers.update_offset(ALICE, _commit(topic, 5))
@@ -240,13 +245,36 @@ async def test_metrics_show_progress_and_lag_to_the_owner_and_the_groups_tenant(
             (0, "10.0.0.1", 3, 6),
             (1, "", -1, 0),
         ]
-        assert await metrics.consumer_groups(ALICE, topic.resource) == ["b", "g"]
+        assert await metrics.consumer_groups(ALICE, topic.resource) == ["bob/b", "g"]
         assert await metrics.consumer_groups(BOB, topic.resource) == ["b"]
         assert list(await metrics.consume_units(BOB, topic.resource)) == ["b"]
         for name in ("g", "none"):
             with pytest.raises(ConsumerGroupNotExist, match=f"no consumer group {name}"):
                 await metrics.consume_unit(BOB, name, topic.resource)
-        assert (await metrics.consume_units(ALICE, topic.resource))["b"][0].lag == 10
+        assert (await metrics.consume_units(ALICE, topic.resource))["bob/b"][0].lag == 10
+        assert (await metrics.consume_unit(ALICE, "bob/b", topic.resource))[0].lag == 10
+        assert (await metrics.consume_unit(ROOT, "g", topic.resource))[0].checkpoint == 3
+        with pytest.raises(ConsumerGroupNotExist, match="no consumer group"):
+            await metrics.consume_unit(BOB, "alice/g", topic.resource)
+
+
+async def test_the_topics_owner_lists_and_deletes_the_groups_of_every_tenant() -> None:
+    async with world() as w:
+        time = MovableTime(asyncio.get_running_loop())
+        topic, consumers = await _ready(w), w.broker.consumers
+        await consumers.lock_worker(BOB, _unit(topic, group="g", worker="w2"), "")
+        with pytest.raises(PermissionDenied):
+            await consumers.delete_group(BOB, "alice/g", topic.resource)
+        with pytest.raises(ConsumerGroupWorking):
+            await consumers.delete_group(ALICE, "bob/g", topic.resource)
+        for nobody in ("carol/g", "/g", "a\0b/g"):
+            with pytest.raises(ConsumerGroupNotExist):
+                await consumers.delete_group(ALICE, nobody, topic.resource)
+        time.advance(LEASE_S + 1)
+        await consumers.delete_group(ALICE, "bob/g", topic.resource)
+        assert await w.broker.metrics.consumer_groups(ALICE, topic.resource) == ["g"]
+        await consumers.delete_group(ROOT, "g", topic.resource)
+        assert await w.broker.metrics.consumer_groups(ALICE, topic.resource) == []
 
 
 @pytest.mark.parametrize(

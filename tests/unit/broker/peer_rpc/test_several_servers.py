@@ -236,7 +236,7 @@ async def test_a_checkpoint_has_the_epoch_of_its_log() -> None:
         rows = await a.groups.rows.groups(topic.uuid)
         assert list(rows) == ["g"]
         key = (await a.groups.rows.checkpoints("alice", "g"))[0].key
-        assert (await a.groups.rows.partitions(key))[1].epoch == found.epoch
+        assert (await a.groups.rows.partitions([key], "alice"))[1].epoch == found.epoch
 
 
 async def test_a_group_moves_with_its_leases_and_checkpoints() -> None:
