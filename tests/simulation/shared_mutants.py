@@ -1,10 +1,13 @@
-"""Mutants of what two tenants keep apart on one topic: producer ids; see ``mutants``."""
+"""Mutants of what two tenants keep apart on one topic: producer ids and groups; see ``mutants``."""
 
 from typing import Any
 
 import pytest
 from tests.simulation.mutants import Mutant, _names
 
+from opentalos.broker.groups import consumers
+from opentalos.group.directory import GroupDirectory, GroupUser
+from opentalos.group.row_format import GroupKey
 from opentalos.log.segment import producers
 from opentalos.log.segment.producers import ProducerTable
 from opentalos.log.segment.scan import SegmentScan
@@ -44,6 +47,30 @@ def forget_the_principals_of_a_log_that_is_scanned(patch: pytest.MonkeyPatch) ->
     patch.setattr(SegmentScan, "_settle_tail", settle)
 
 
+# --- groups -----------------------------------------------------------------------------------
+
+
+def know_a_group_by_its_name_alone(patch: pytest.MonkeyPatch) -> None:
+    def user_of(caller: Any, topic: Any, group: str) -> GroupUser:
+        return GroupUser(GroupKey(topic.uuid, group), topic.owner, topic.owner)
+
+    patch.setattr(consumers, "user_of", user_of)
+
+
+def take_a_name_of_any_tenant_for_ones_own(patch: pytest.MonkeyPatch) -> None:
+    """Such as a server that does not compare the tenant in the row."""
+
+    async def find(self: GroupDirectory, user: GroupUser) -> Any:
+        for key in user.keys():
+            known = self._topics.get(key.topic_uuid, {}).get(key.group)
+            group = known or await self._loaded(key)
+            if group is not None:
+                return group
+        return None
+
+    patch.setattr(GroupDirectory, "find", find)
+
+
 SHARED_MUTANTS = (
     Mutant(
         "know a producer by its id alone",
@@ -61,6 +88,18 @@ SHARED_MUTANTS = (
         "forget the principals of a log that is scanned",
         _names("duplicate", "false-sequence-gap"),
         forget_the_principals_of_a_log_that_is_scanned,
+        SHARED,
+    ),
+    Mutant(
+        "know a group by its name alone",
+        _names("stale-commit", "lost-checkpoint"),
+        know_a_group_by_its_name_alone,
+        SHARED,
+    ),
+    Mutant(
+        "take a name of any tenant for one's own",
+        _names("stale-commit", "lost-checkpoint"),
+        take_a_name_of_any_tenant_for_ones_own,
         SHARED,
     ),
 )

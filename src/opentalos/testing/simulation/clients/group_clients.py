@@ -55,7 +55,9 @@ class Worker(Client):
         )
         unit = ConsumeUnit(self.group, topic.resource, self.name, (partition,))
         answer = await self.ask(
-            server, lock, lambda broker: broker.consumers.lock_partitions(topic.owner, unit, "w:1")
+            server,
+            lock,
+            lambda broker: broker.consumers.lock_partitions(self.caller(topic), unit, "w:1"),
         )
         if answer is None:
             return
@@ -78,7 +80,7 @@ class Worker(Client):
             server,
             query,
             lambda broker: broker.consumers.query_offset(
-                topic.owner, self.group, topic.resource, partition
+                self.caller(topic), self.group, topic.resource, partition
             ),
         )
         if offset is not None:
@@ -111,7 +113,7 @@ class Worker(Client):
         )
         asked = Commit(self.group, topic.resource, partition, self.name, offset)
         accepted = await self.ask(
-            server, commit, lambda broker: broker.consumers.update_offset(topic.owner, asked)
+            server, commit, lambda broker: broker.consumers.update_offset(self.caller(topic), asked)
         )
         if accepted:
             recorder.ok(commit)
@@ -124,7 +126,7 @@ class Worker(Client):
         renewal = self.world.recorder.invoke(
             self.name,
             "renew",
-            group=self.group,
+            group=self._recorded(),
             topic=topic.resource,
             worker=self.name,
             partitions=partitions,
@@ -132,7 +134,7 @@ class Worker(Client):
         )
         unit = ConsumeUnit(self.group, topic.resource, self.name, tuple(partitions))
         answer = await self.ask(
-            server, renewal, lambda broker: broker.consumers.renew(topic.owner, unit, "w:1")
+            server, renewal, lambda broker: broker.consumers.renew(self.caller(topic), unit, "w:1")
         )
         if answer is not None:
             failed = list(answer[1]) if answer[0] else partitions
@@ -147,7 +149,7 @@ class Worker(Client):
         unit = ConsumeUnit(self.group, topic.resource, self.name, (partition,))
 
         async def release(broker: Broker) -> bool:
-            await broker.consumers.unlock_partitions(topic.owner, unit)
+            await broker.consumers.unlock_partitions(self.caller(topic), unit)
             return True
 
         if await self.ask(server, unlock, release):
@@ -157,11 +159,15 @@ class Worker(Client):
 
     def _place(self, server: SimulatedServer, topic: LiveTopic, partition: int) -> dict[str, Any]:
         return {
-            "group": self.group,
+            "group": self._recorded(),
             "topic": topic.resource,
             "partition": partition,
             "server": server.name,
         }
+
+    def _recorded(self) -> str:
+        """The group in the history: two tenants' groups of one name are two."""
+        return f"{self.principal.id}/{self.group}" if self.principal else self.group
 
     def _known_end(self, topic: LiveTopic, partition: int) -> int:
         return max(0, topic.reached.get(partition, 0) - 1)

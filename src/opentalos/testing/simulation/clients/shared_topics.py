@@ -4,11 +4,13 @@ Its producer ids and its groups have the names of the owner's, which must not no
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from opentalos.broker.broker import Broker
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Grantee, GrantType, Permission
 from opentalos.model.message import ProducerStamp
+from opentalos.testing.simulation.clients.group_clients import Worker
 from opentalos.testing.simulation.clients.message_clients import (
     NEIGHBOUR,
     RETRY_S,
@@ -39,6 +41,22 @@ async def share_with_neighbour(client: Client, topic: LiveTopic) -> None:
             await asyncio.sleep(RETRY_S)
         else:
             return
+
+
+class SameGroup(Worker):
+    """A worker of the neighbour in a group with the name of one of the owner's."""
+
+    def __init__(self, world: World, name: str, group: str, topics: list[LiveTopic]) -> None:
+        super().__init__(world, name, group, topics)
+        self.principal = NEIGHBOUR
+
+
+def sharing_clients(
+    world: World, groups: Sequence[str], topics: list[LiveTopic]
+) -> "list[SameGroup | SameIds]":
+    """The neighbour's clients."""
+    workers = [SameGroup(world, f"same-{group}", group, topics) for group in groups]
+    return [SameIds(world, "same", topics), *workers]
 
 
 class SameIds(Producer):

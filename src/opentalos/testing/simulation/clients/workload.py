@@ -22,7 +22,7 @@ from opentalos.testing.simulation.clients.message_clients import (
     Stranger,
     decode_blocks,
 )
-from opentalos.testing.simulation.clients.shared_topics import SameIds, share_with_neighbour
+from opentalos.testing.simulation.clients.shared_topics import share_with_neighbour, sharing_clients
 from opentalos.testing.simulation.clients.storage_clients import (
     Crowd,
     DurabilityChanger,
@@ -438,7 +438,7 @@ async def _storage_clients(world: World, admin: Admin, topics: list[LiveTopic]) 
         topics.append(other)
         clients.append(Neighbour(world, "neighbour", topics))
     if config.shared:
-        clients.append(SameIds(world, "same", topics))
+        clients += sharing_clients(world, GROUPS, topics)
     if config.crowded:
         clients += [Crowd(world, f"crowd{n}", topics) for n in range(2)]
     if config.changed:
