@@ -11,9 +11,10 @@ BATCHES_KEPT = 5  # per producer, so many puts may be in flight and still be ans
 # Per partition and principal; its producer unused for longest is forgotten. What that stored is
 # not known any more, so of an unknown producer only a first attempt at sequence 0 is accepted.
 PRODUCERS_OF_PRINCIPAL_MAX = 1_000
-# Per partition: room for four full shares, half a megabyte in each state block. Above it the
-# principal with the most producers loses one, so whoever has few keeps them.
-PRODUCERS_MAX = 4_000
+# Per partition: room for two full shares, a quarter of a megabyte in each state block, which is
+# encoded at every roll. Above it the principal with the most producers loses one, so whoever has
+# few keeps them.
+PRODUCERS_MAX = 2_000
 # Shares that are no principal's; real numbers are far below.
 SERVER_SHARE = (1 << 64) - 1  # producers of the server itself: table shards that publish
 UNOWNED_SHARE = (1 << 64) - 2  # from state blocks of older servers, which name no principal

@@ -11,6 +11,7 @@ Version 1 has no shares: its producers, counted where the shares are, follow the
 """
 
 import struct
+from itertools import chain
 
 from opentalos.log.segment.producers import (
     BATCHES_KEPT,
@@ -27,8 +28,13 @@ _UNOWNED_VERSION = 1  # the last version whose producers name no principal
 _KEPT = -1  # once meant for the metered offset, which is in the manifest
 _HEAD = struct.Struct(">HHqqQI")
 _SHARE = struct.Struct(">QBI")
-_PRODUCER = struct.Struct(">QIQB")
-_BATCH = struct.Struct(">QIQ")
+_PRODUCER_FIELDS, _BATCH_FIELDS = ">QIQB", "QIQ"
+# A producer by the number of its batches, so that one call packs it.
+_PRODUCERS = [
+    struct.Struct(_PRODUCER_FIELDS + count * _BATCH_FIELDS) for count in range(BATCHES_KEPT + 1)
+]
+_BATCHES_POSITION = _PRODUCERS[0].size - 1  # of the number of batches in a producer
+_BATCH_SIZE = len(_BATCH_FIELDS)
 _FLAG_FORGOTTEN = 1
 
 
@@ -66,10 +72,10 @@ class LogState:
             flags = _FLAG_FORGOTTEN if share.forgotten else 0
             parts.append(_SHARE.pack(principal, flags, len(share.producers)))
             for producer_id, producer in share.producers.items():
-                batches = producer.batches
-                numbers = producer.epoch, producer.next_sequence, len(batches)
-                parts.append(_PRODUCER.pack(producer_id, *numbers))
-                parts += [_BATCH.pack(*batch) for batch in batches]
+                count = len(producer.batches)
+                numbers = producer_id, producer.epoch, producer.next_sequence, count
+                batches = chain.from_iterable(producer.batches)
+                parts.append(_PRODUCERS[count].pack(*numbers, *batches))
         return b"".join(parts)
 
     @classmethod
@@ -111,15 +117,17 @@ def _decode_producers(
     """Put the producers of one share into ``table``; return the position after them."""
     if len(table) + count > PRODUCERS_MAX:
         raise CorruptLog(f"log state has {len(table) + count} producers, at most {PRODUCERS_MAX}")
+    end = len(raw)
     for _ in range(count):
-        producer_id, epoch, next_sequence, batches = _PRODUCER.unpack_from(raw, position)
-        position += _PRODUCER.size
+        batches = raw[position + _BATCHES_POSITION] if position + _BATCHES_POSITION < end else 0
         if batches > BATCHES_KEPT:
             raise CorruptLog(f"log state keeps {batches} batches, at most {BATCHES_KEPT}")
+        known = _PRODUCERS[batches]
+        producer_id, epoch, next_sequence, _, *numbers = known.unpack_from(raw, position)
+        position += known.size
         producer = Producer(epoch)
         producer.next_sequence = next_sequence
-        for _ in range(batches):
-            producer.batches.append(Batch._make(_BATCH.unpack_from(raw, position)))
-            position += _BATCH.size
+        for at in range(0, len(numbers), _BATCH_SIZE):
+            producer.batches.append(Batch._make(numbers[at : at + _BATCH_SIZE]))
         table.restore(principal, producer_id, producer)
     return position

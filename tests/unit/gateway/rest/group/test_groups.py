@@ -168,6 +168,26 @@ async def test_unknown_groups_and_those_of_others_answer_alike(call: Rest) -> No
 
 
 @pytest.mark.usefixtures("topic")
+async def test_the_owner_manages_another_tenants_group_by_its_tenant_and_name(call: Rest) -> None:
+    await join(call)
+    await call.user("reader")
+    await call("PUT", "topics/t/permissions/reader", {"permissions": ["GET_MESSAGE"]}, by="alice")
+    joined = await call("POST", "topics/alice%2Ft/groups/g/workers", by="reader")
+    assert joined.status == 201, joined
+    listed = (await call("GET", "topics/t/groups", by="alice")).document["groups"]
+    assert [group["group"] for group in listed] == ["g", "reader/g"]
+    shown = await call("GET", "topics/t/groups/reader%2Fg", by="alice")
+    assert shown.document["group"] == "reader/g"
+    assert (await call("DELETE", "topics/t/groups/reader%2Fg", by="alice")).status == 409
+    worker = f"topics/alice%2Ft/groups/g/workers/{joined.document['worker']}"
+    assert (await call("DELETE", worker, by="reader")).status == 204
+    other = await call("DELETE", "topics/alice%2Ft/groups/alice%2Fg", by="reader")
+    assert other.status == 403
+    assert (await call("DELETE", "topics/t/groups/reader%2Fg", by="alice")).status == 204
+    assert (await call("GET", GROUP, by="alice")).status == 200
+
+
+@pytest.mark.usefixtures("topic")
 async def test_a_group_is_deleted_once_it_has_no_workers(call: Rest) -> None:
     worker = await join(call)
     assert (await call("DELETE", GROUP, by="alice")).status == 409
