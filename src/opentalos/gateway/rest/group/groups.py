@@ -6,7 +6,7 @@ from typing import Any
 from opentalos.broker.groups.resets import ResetOffsets, ResetTarget, ResetTime, ResetTo
 from opentalos.broker.values import PartitionConsumeUnit
 from opentalos.gateway.rest.routing.call import Answer, Call
-from opentalos.gateway.rest.routing.forms import PARTITION
+from opentalos.gateway.rest.routing.forms import GROUP, PARTITION
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import (
     boolean,
@@ -115,6 +115,7 @@ def _group(group: str, units: Sequence[PartitionConsumeUnit]) -> dict[str, Any]:
 
 _TAG = "groups"
 _PATH = "topics/{topic}/groups"
+_GROUPS = {"group": text(GROUP, about="Consumer group; another tenant's is TENANT/NAME.")}
 ROUTES = (
     Route(
         method="GET", path=_PATH, handler=list_groups, tag=_TAG,
@@ -123,11 +124,11 @@ ROUTES = (
     ),
     Route(
         method="GET", path=_PATH + "/{group}", handler=get_group, tag=_TAG,
-        summary="Show checkpoint, lag and worker of each partition.", reply=_GROUP,
+        summary="Show checkpoint, lag and worker of each partition.", reply=_GROUP, places=_GROUPS,
     ),
     Route(
         method="DELETE", path=_PATH + "/{group}", handler=delete_group, tag=_TAG, status=204,
-        summary="Delete a group without workers.", statuses=(409,),
+        summary="Delete a group without workers.", statuses=(409,), places=_GROUPS,
     ),
     Route(
         method="POST", path=_PATH + "/{group}/reset", handler=reset_group, tag=_TAG,
@@ -138,6 +139,6 @@ ROUTES = (
             "revoked."
         ),
         body=Body(fields(to=_TO, optional={"dry_run": boolean()})),
-        reply=fields(partitions=items(_RESET)), statuses=(409, 422),
+        reply=fields(partitions=items(_RESET)), statuses=(409, 422), places=_GROUPS,
     ),
 )  # fmt: skip

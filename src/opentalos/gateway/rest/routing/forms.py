@@ -28,6 +28,10 @@ NEW_NAME = Form(
     "NAME or ORGANISATION/NAME, where the organisation starts with CL and each part is "
     f"{_NAME_RULE}",
 )
+GROUP = Form(
+    rf"^([a-zA-Z0-9][a-zA-Z0-9._@#+:-]{{0,127}}/)?{_NAME}$",
+    f"NAME or TENANT/NAME, where the name is {_NAME_RULE}",
+)
 PRINCIPAL_ID = Form(
     r"^[a-zA-Z0-9][a-zA-Z0-9._@#+:-]{0,127}$",
     "1 to 128 ASCII letters, digits and . _ @ # + : -, starting with a letter or digit",

@@ -177,7 +177,7 @@ async def test_the_owner_manages_another_tenants_group_by_its_tenant_and_name(ca
     listed = (await call("GET", "topics/t/groups", by="alice")).document["groups"]
     assert [group["group"] for group in listed] == ["g", "reader/g"]
     shown = await call("GET", "topics/t/groups/reader%2Fg", by="alice")
-    assert shown.document["group"] == "reader/g"
+    assert shown.document.get("group") == "reader/g", shown
     assert (await call("DELETE", "topics/t/groups/reader%2Fg", by="alice")).status == 409
     worker = f"topics/alice%2Ft/groups/g/workers/{joined.document['worker']}"
     assert (await call("DELETE", worker, by="reader")).status == 204
