@@ -278,7 +278,7 @@ def test_bytes_in_flight_have_a_budget_for_the_whole_server(
             first.sendall(head.encode() + b"x" * (2 << 20))
             time.sleep(0.2)
             second.sendall(head.encode())
-            assert second.recv(4096).startswith(b"HTTP/1.1 413 ")
+            assert second.recv(4096).startswith(b"HTTP/1.1 503 ")
         client = RawClient(server.port)
         client.call("topic", "listTopics", None)
         client.close()

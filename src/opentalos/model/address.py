@@ -1,6 +1,15 @@
-"""Addresses of servers: ``HOST:PORT``, or ``https://HOST:PORT`` where the port has TLS."""
+"""Addresses of servers: ``HOST:PORT``, or ``https://HOST:PORT`` where the port has TLS.
+
+And of clients: what counts as one client, and what is on this machine.
+"""
+
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
 
 TLS_SCHEME = "https://"
+IPV6_PREFIX_BITS: Final = 64  # one customer of a provider has at least as many addresses
+_CACHED = 10_000
 
 
 def has_tls(address: str) -> bool:
@@ -19,3 +28,29 @@ def split_address(address: str) -> tuple[str, int]:
     if not host or not port.isascii() or not port.isdigit():
         raise ValueError(f"{address!r} is no address of a server")
     return host.strip("[]"), int(port)
+
+
+@lru_cache(maxsize=_CACHED)
+def network_of(address: str) -> str:
+    """The address, or the /64 network of an IPv6 address, of which one client has all addresses."""
+    ip = _parsed(address)
+    if not isinstance(ip, IPv6Address) or ip.is_loopback:
+        return address if ip is None else str(ip)
+    shift = ip.max_prefixlen - IPV6_PREFIX_BITS
+    return f"{IPv6Address(int(ip) >> shift << shift)}/{IPV6_PREFIX_BITS}"
+
+
+@lru_cache(maxsize=_CACHED)
+def is_loopback(address: str) -> bool:
+    """Whether the address is of this machine."""
+    ip = _parsed(address)
+    return ip is not None and ip.is_loopback
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
+    return mapped or ip

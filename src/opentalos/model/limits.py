@@ -105,6 +105,7 @@ class HttpLimits:
     bodies_bytes_total_max: int = 512 << 20  # request bodies in memory, whole server
     header_bytes_max: int = 16 << 10  # request line and headers
     connections_max: int = 10_000
+    connections_address_max: int = 2_000  # of a client address or IPv6 /64; not loopback; 0: none
     request_timeout_s: float = 30.0  # from the first byte of a request to its last
     idle_timeout_s: float = 120.0  # for a keep-alive connection without a request
     write_stall_s: float = 30.0  # a client that does not read its reply is disconnected
@@ -120,6 +121,7 @@ class HttpLimits:
         )
         need(self.header_bytes_max >= 1 << 10, "need header_bytes_max >= 1 KiB")
         need(self.connections_max > 0, "need connections_max > 0")
+        need(self.connections_address_max >= 0, "need connections_address_max >= 0")
         timeouts_s = (self.request_timeout_s, self.idle_timeout_s, self.write_stall_s)
         need(min(timeouts_s) > 0, "need request_timeout_s, idle_timeout_s, write_stall_s > 0")
         need(0 < self.drain_s <= 4.0, "need 0 < drain_s <= 4, so that SIGTERM ends within 5 s")

@@ -10,33 +10,30 @@ from collections import deque
 from collections.abc import Sequence
 from typing import cast
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
-
 from opentalos.gateway.http.connection_host import ConnectionHost
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.http.reply_format import CONTINUE, TEXT, head, stream_head
+from opentalos.gateway.http.reply_format import CONTINUE, RETRY_AFTER, TEXT, head, stream_head
 from opentalos.gateway.http.reply_stream import ReplyStream
-from opentalos.gateway.http.request_target import origin_form, reason_of
+from opentalos.gateway.http.request_reading import RequestReading
+from opentalos.gateway.http.request_target import origin_form
+from opentalos.model.address import network_of
 from opentalos.model.errors import OutcomeUnknown
 
 PIPELINE_MAX = 16  # pipelined requests before reading pauses
 FEED_BYTES_MAX = 16 << 10  # parsed at once, so that one read cannot hold thousands of requests
-HEADERS_MAX = 100  # header lines of one request
 AHEAD_BYTES = 2 << 10  # charged to the body budget for the head of a pipelined request
 LINGER_S = 2.0  # after a rejection, for the client to read it before the connection closes
 TLS_CLOSE_S = 2.0  # for the other side's close notification, which may never arrive
+_BUSY = 503  # may be repeated
 JOIN_BYTES_MAX = 64 << 10  # larger replies go out in pieces instead of one copy
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(RequestReading, asyncio.Protocol):
     """The protocol object of one accepted connection."""
 
     def __init__(self, server: ConnectionHost) -> None:
-        self._server = server
+        super().__init__(server)
         self._transport: asyncio.Transport | None = None
-        self._parser = HttpRequestParser(self)
-        self.deadline = math.inf
-        self.peer = ""
         self.alive = False
         self.secure = server.tls is not None
         self._queue: deque[Exchange] = deque()
@@ -44,24 +41,13 @@ class HttpConnection(asyncio.Protocol):
         self._stream: ReplyStream | None = None  # how the current one is being answered
         self._backlog = bytearray()  # received, not parsed: the queue is full
         self._reading_paused = False
-        self._last = False  # no further requests after the received ones
+        self._half_closed = False  # the client sends nothing more
+        self._waiting = False  # the current request waits for an event
         self._refusal: tuple[int, str] | None = None  # answered when its turn comes
         self._lingering = False
         self._parting = False  # everything is sent; TLS waits for the other side
         self._write_stalled = False
         self._pumping = False
-        self._in_message = False
-        self._in_head = False
-        self._owes_continue = False
-        self._resuming = False  # the parser gets an artificial head to continue after an Upgrade
-        self._moved = False  # the message made progress in this feed
-        self._silent_bytes = 0  # fed without progress: bounds heads, trailers, chunk heads
-        self._url = b""
-        self._headers: dict[bytes, bytes] = {}
-        self._parts: list[bytes] = []
-        self._body_bytes = 0
-        self._body_left = 0  # of a Content-Length body
-        self._charged = 0
 
     # --- transport callbacks -----------------------------------------------------------------
 
@@ -71,6 +57,7 @@ class HttpConnection(asyncio.Protocol):
         self.alive = True
         name = transport.get_extra_info("peername")
         self.peer = str(name[0]) if isinstance(name, tuple) and name else ""
+        self.network = network_of(self.peer)
         self.deadline = self._server.now + self._server.limits.request_timeout_s
         if not self._server.admit(self):
             self._refuse(503, "too many connections")
@@ -81,12 +68,10 @@ class HttpConnection(asyncio.Protocol):
         self._transport = None
         self.deadline = math.inf
         for exchange in self._queue:
-            self._server.release(exchange.charged)
+            self._return_body(exchange)
         self._queue.clear()
         self._backlog.clear()
-        self._server.release(self._charged)
-        self._charged = 0
-        self._parts = []
+        self._drop_body()
         if self._write_stalled:
             self.resume_writing()
         self._server.forget(self)
@@ -98,11 +83,15 @@ class HttpConnection(asyncio.Protocol):
             self._current.late(OutcomeUnknown("the client disconnected"))
 
     def eof_received(self) -> bool:
-        """Keep the half-open connection only for requests that still want an answer."""
-        self._last = True
+        """Keep the half-open connection only for requests that still want an answer soon.
+
+        Nearly all clients that end their side are gone. One that waits for an event is not served
+        until then: its request would take the place of another.
+        """
+        self._last = self._half_closed = True
         if self._server.tls is not None:
             return False  # TLS knows no half-open connection
-        return self._current is not None or bool(self._queue)
+        return not self._waiting and not self._is_idle()
 
     def pause_writing(self) -> None:
         """The client does not read: no further request is started until it does."""
@@ -162,110 +151,13 @@ class HttpConnection(asyncio.Protocol):
             self._reading_paused = False
             self._transport.resume_reading()
 
-    def _feed(self, data: bytes) -> None:
-        self._moved = False
-        try:
-            self._parser.feed_data(data)
-        except HttpParserUpgrade as upgrade:
-            self._resume_after_upgrade(data[upgrade.args[0] :])
-        except HttpParserError as error:
-            self._refuse(400, f"malformed HTTP request: {reason_of(error)}")
-        if not self._in_message:
-            return
-        if self._moved:
-            self._silent_bytes = 0
-        else:
-            self._silent_bytes += len(data)
-            if self._silent_bytes > self._server.limits.header_bytes_max:
-                self._refuse(431, "the request's header is too large")
-
-    def _resume_after_upgrade(self, rest: bytes) -> None:
-        """Ignore ``Upgrade`` as RFC 9110 allows: the parser stops there, so use a new one."""
-        if self._last:
-            return
-        self._parser = HttpRequestParser(self)
-        if self._body_left:
-            self._resuming = True
-            self._parser.feed_data(
-                b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % self._body_left
-            )
-            self._resuming = False
-        if rest:
-            self._feed(rest)
-
-    def on_message_begin(self) -> None:
-        """Parser callback."""
-        self._moved = True
-        if self._resuming:
-            return
-        self._in_message = self._in_head = True
-        self._owes_continue = False
-        self._url = b""
-        self._headers = {}
-        if self._current is None and not self._queue:
-            self.deadline = self._server.now + self._server.limits.request_timeout_s
-
-    def on_url(self, url: bytes) -> None:
-        """Parser callback; a long target comes in pieces."""
-        if self._in_head:
-            self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Parser callback; trailers are ignored."""
-        if self._in_head:
-            name = name.lower()
-            headers = self._headers
-            if name in headers:
-                value = headers[name] + b"," + value
-            headers[name] = value
-
-    def on_headers_complete(self) -> None:
-        """Parser callback: refuse what is too large before it is read."""
-        if self._resuming:
-            return
-        self._in_head = False
-        headers = self._headers
-        if len(headers) > HEADERS_MAX:
-            self._refuse(431, f"more than {HEADERS_MAX} headers")
-            return
-        self._body_bytes = 0
-        self._body_left = left = int(headers.get(b"content-length", 0))
-        limits = self._server.limits
-        if left > limits.body_bytes_max:
-            self._refuse(413, f"the body has {left} bytes; the limit is {limits.body_bytes_max}")
-        elif self._server.body_bytes + left > limits.bodies_bytes_total_max:
-            self._refuse(413, "too many request bytes in memory; retry later")
-        elif b"upgrade" in headers and b"transfer-encoding" in headers:
-            self._refuse(400, "a chunked body with Upgrade is not supported")
-        elif b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
-            self._owes_continue = True
-            self._send_continue()
+    def _is_idle(self) -> bool:
+        return self._current is None and not self._queue
 
     def _send_continue(self) -> None:
-        """Ask for the body once the requests before it are answered."""
-        idle = self._current is None and not self._queue
-        if idle and self._in_message and self._transport is not None and not self._last:
+        if self._is_idle() and self._in_message and self._transport is not None and not self._last:
             self._transport.write(CONTINUE)
             self._owes_continue = False
-
-    def on_body(self, data: bytes) -> None:
-        """Parser callback: one piece of the body."""
-        if self._last:
-            return
-        count = len(data)
-        self._moved = True
-        self._body_bytes += count
-        if self._body_left:
-            self._body_left -= count
-        server, limits = self._server, self._server.limits
-        if self._body_bytes > limits.body_bytes_max:
-            self._refuse(413, f"the body is larger than {limits.body_bytes_max} bytes")
-        elif server.body_bytes + count > limits.bodies_bytes_total_max:
-            self._refuse(413, "too many request bytes in memory; retry later")
-        else:
-            server.body_bytes += count
-            self._charged += count
-            self._parts.append(data)
 
     def on_message_complete(self) -> None:
         """Parser callback: the request is whole."""
@@ -276,20 +168,18 @@ class HttpConnection(asyncio.Protocol):
         url = self._url
         if not url.startswith(b"/"):
             url = origin_form(url)
-        headers = self._headers
-        exchange = Exchange(self, self._parser.get_method(), url, headers)
+        exchange = Exchange(self, self._method, url, self._headers)
         parts = self._parts
         if parts:
             exchange.body = parts[0] if len(parts) == 1 else b"".join(parts)
             self._parts = []
-            exchange.charged = self._charged
-            self._charged = 0
+            exchange.charged, exchange.hold = self._charged, self._hold
+            self._charged, self._hold = 0, None
         if self._queue or self._current is not None:
             exchange.charged += AHEAD_BYTES
             self._server.body_bytes += AHEAD_BYTES
-        if b"connection" in headers:
-            exchange.version_1_0 = self._parser.get_http_version() == "1.0"
-        if not self._parser.should_keep_alive() or self._server.draining:
+        exchange.version_1_0 = self._version_1_0
+        if not self._keep_alive or self._server.draining:
             exchange.close_after = self._last = True
         self._queue.append(exchange)
 
@@ -303,6 +193,7 @@ class HttpConnection(asyncio.Protocol):
         while self._current is None and self.alive and not self._write_stalled:
             if self._queue:
                 exchange = self._current = self._queue.popleft()
+                self._waiting = False
                 self.deadline = self._server.now + self._server.answer_timeout_s
                 self._server.dispatch(exchange)
             elif self._backlog and not self._last:
@@ -320,6 +211,8 @@ class HttpConnection(asyncio.Protocol):
         """Write one reply and continue with the next request; never raises."""
         server = self._server
         server.body_bytes -= exchange.charged
+        if exchange.hold is not None:
+            exchange.hold.end()
         server.traffic.ended(exchange, prefix, self.peer)
         self._current = None
         transport = self._transport
@@ -341,7 +234,7 @@ class HttpConnection(asyncio.Protocol):
     ) -> None:
         """Write one reply in pieces; never raises."""
         server = self._server
-        server.release(exchange.charged)
+        self._return_body(exchange)
         server.traffic.ended(exchange, prefix, self.peer)
         self._current = None
         transport = self._transport
@@ -358,9 +251,9 @@ class HttpConnection(asyncio.Protocol):
     def answer_stream(self, exchange: Exchange, content_type: bytes, extra: bytes) -> ReplyStream:
         """Start a reply of unknown length; only a client that reads slowly has a time limit."""
         server = self._server
-        server.release(exchange.charged)
+        self._return_body(exchange)
         server.traffic.ended(exchange, b"HTTP/1.1 200", self.peer)
-        exchange.charged, exchange.body = 0, b""
+        exchange.body = b""
         transport = self._transport
         assert transport is not None, "a reply to a connection that is gone"
         # A client that cannot read chunks, or reads nothing afterwards, gets a body up to the end.
@@ -368,7 +261,9 @@ class HttpConnection(asyncio.Protocol):
         chunked = not exchange.close_after
         end, _ = self._slow_end(exchange, b"", extra)
         transport.write(stream_head(content_type, chunked) + end)
-        self.deadline = math.inf
+        self.deadline, self._waiting = math.inf, True
+        if self._half_closed:
+            transport.close()
         self._stream = ReplyStream(transport, chunked, self._end_stream)
         if self._write_stalled:
             self._stream.stalled(True)
@@ -380,9 +275,20 @@ class HttpConnection(asyncio.Protocol):
             exchange.ended()
             self._answered(exchange)
 
-    def extend(self, seconds: float) -> None:
+    def _return_body(self, exchange: Exchange) -> None:
+        """Return what the body of a request took of the budget."""
+        self._server.release(exchange.charged)
+        exchange.charged = 0
+        if exchange.hold is not None:
+            exchange.hold.end()
+            exchange.hold = None
+
+    def extend(self, seconds: float, *, waits: bool = False) -> None:
         """Give the request under way so long from now."""
         self.deadline = self._server.now + seconds
+        self._waiting = waits
+        if waits and self._half_closed and self._transport is not None:
+            self._transport.close()
 
     def _slow_end(self, exchange: Exchange, body: bytes, extra: bytes) -> tuple[bytes, bytes]:
         end = self._server.date + extra
@@ -416,9 +322,7 @@ class HttpConnection(asyncio.Protocol):
         if not self._last:
             self._last = True
             self._in_message = False
-            self._parts = []
-            self._server.release(self._charged)
-            self._charged = 0
+            self._drop_body()
             self._backlog.clear()
             self._refusal = (status, reason)
             self._server.note_refusal(self.peer, status, reason)
@@ -439,6 +343,7 @@ class HttpConnection(asyncio.Protocol):
             head(status, TEXT)
             + b"%d" % len(body)
             + self._server.date
+            + (RETRY_AFTER if status == _BUSY else b"")
             + b"Connection: close\r\n\r\n"
             + body
         )

@@ -7,6 +7,7 @@
 import asyncio
 from typing import Protocol
 
+from opentalos.gateway.http.body_budget import BodyBudget
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.gateway.http.traffic import Traffic
@@ -17,6 +18,7 @@ class HostedConnection(Protocol):
     """A connection as the server's sweep and drain use it."""
 
     deadline: float  # of the host's clock
+    network: str  # what counts as one client address
 
     def expire(self) -> None:
         """The deadline passed: answer for a slow handler, or cut a slow client."""
@@ -38,6 +40,7 @@ class ConnectionHost(Protocol):
     head_end: bytes
     draining: bool
     body_bytes: int  # of requests in memory; connections charge it
+    budget: BodyBudget
     cut: int
     tls: TlsContext | None
     traffic: Traffic

@@ -5,8 +5,10 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from opentalos.gateway.http.body_budget import Hold
 from opentalos.gateway.http.reply_format import TEXT, head, head_saying
 from opentalos.gateway.http.reply_stream import ReplyStream
+from opentalos.model.address import is_loopback, network_of
 from opentalos.model.errors import TalosError
 from opentalos.model.histogram import Histogram
 
@@ -24,6 +26,7 @@ class Replier(Protocol):
     alive: bool
     secure: bool
     peer: str
+    network: str
 
     def answer(self, exchange: "Exchange", prefix: bytes, body: bytes, extra: bytes) -> None:
         """Write a reply with a body in one piece; never raises."""
@@ -36,7 +39,7 @@ class Replier(Protocol):
     def answer_stream(self, exchange: "Exchange", content_type: bytes, extra: bytes) -> ReplyStream:
         """Start a reply of unknown length."""
 
-    def extend(self, seconds: float) -> None:
+    def extend(self, seconds: float, *, waits: bool = False) -> None:
         """Give the request under way this much time from now."""
 
 
@@ -57,6 +60,7 @@ class Exchange:
         "failure",
         "forwarder",
         "headers",
+        "hold",
         "late",
         "method",
         "path",
@@ -75,6 +79,7 @@ class Exchange:
         self.headers = headers  # lower-case names; repeated values joined by ","
         self.body = b""
         self.charged = 0  # bytes of the server's body budget
+        self.hold: Hold | None = None  # of a large body's share
         self.close_after = False
         self.version_1_0 = False  # HTTP/1.0 with keep-alive expects a confirmation
         self.late: Callable[[TalosError], None] | None = (
@@ -118,6 +123,18 @@ class Exchange:
             return self.client
         return self._connection.peer if self._connection is not None else ""
 
+    @property
+    def network(self) -> str:
+        """What counts as one client address; "" after it disconnected."""
+        if self.client:
+            return network_of(self.client)
+        return self._connection.network if self._connection is not None else ""
+
+    @property
+    def private(self) -> bool:
+        """True if nobody else can read the request: TLS, this machine, or another server's word."""
+        return self.secure or bool(self.forwarder) or is_loopback(self.peer)
+
     def reply(self, prefix: bytes, body: bytes, extra: bytes = b"") -> None:
         """Answer with a head made by ``reply_format.head`` and a body in one piece.
 
@@ -136,10 +153,16 @@ class Exchange:
             self._connection = self.late = self.drained = None
             connection.answer_chunks(self, prefix, chunks)
 
-    def extend(self, seconds: float) -> None:
-        """Give the handler this much time from now, instead of the Talos clients' timeout."""
-        if self._connection is not None:
-            self._connection.extend(seconds)
+    def extend(self, seconds: float, *, waits: bool = False) -> None:
+        """Give the handler this much time from now, instead of the Talos clients' timeout.
+
+        Args: waits: the handler waits for an event, and is given up when the client ends its side.
+        """
+        connection = self._connection
+        if connection is not None and waits:
+            connection.extend(seconds, waits=True)
+        elif connection is not None:
+            connection.extend(seconds)
 
     def reply_stream(self, content_type: bytes, extra: bytes = b"") -> ReplyStream:
         """Answer with a body of unknown length that is written in parts.

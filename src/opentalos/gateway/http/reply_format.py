@@ -33,6 +33,8 @@ _REASONS = {
 _REASON_BYTES_MAX = 200  # of a text in the status line
 _UNSAYABLE = re.compile(rb"[^\x20-\x7e]")
 
+RETRY_AFTER_S = 1  # of replies to requests that may be repeated
+RETRY_AFTER = b"Retry-After: %d\r\n" % RETRY_AFTER_S
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
+from opentalos.gateway.http.body_budget import BodyBudget
 from opentalos.gateway.http.connection import HttpConnection
 from opentalos.gateway.http.connection_host import HostedConnection
 from opentalos.gateway.http.exchange import Exchange, Handler
@@ -12,6 +13,7 @@ from opentalos.gateway.http.reply_format import date_line
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.gateway.http.tls_connection import TlsConnection
 from opentalos.gateway.http.traffic import Traffic
+from opentalos.model.address import is_loopback
 from opentalos.model.limits import HttpLimits
 
 SWEEP_S = 0.25  # resolution of every time limit of the port
@@ -47,6 +49,7 @@ class HttpServer:
         self.head_end = b""  # end of a plain reply's head
         self.draining = False
         self.body_bytes = 0  # of requests in memory
+        self.budget = BodyBudget(limits)
         self.refused = 0
         self.cut = 0
         self.accepted = 0
@@ -54,6 +57,7 @@ class HttpServer:
         self.traffic = Traffic(limits.failure_lines_per_s_max)
         self.serve(exact or {}, prefixes)
         self._connections: set[HostedConnection] = set()
+        self._of_network: dict[str, int] = {}  # connections
         self._unswept: list[HostedConnection] = []  # of the sweep under way
         self._unsent: dict[HostedConnection, int] = {}
         self._listener: asyncio.Server | None = None
@@ -158,14 +162,26 @@ class HttpServer:
     # --- what connections report ---------------------------------------------------------------
 
     def admit(self, connection: HostedConnection) -> bool:
-        """Count the connection; False if there are too many."""
+        """Count the connection; False if there are too many, in all or of its address.
+
+        Clients on this machine, such as a proxy, have the bound of all connections only.
+        """
         self._connections.add(connection)
         self.accepted += 1
-        return len(self._connections) <= self.limits.connections_max
+        network, limits = connection.network, self.limits
+        count = self._of_network[network] = self._of_network.get(network, 0) + 1
+        most = limits.connections_address_max
+        if most and count > most and not is_loopback(network):
+            return False
+        return len(self._connections) <= limits.connections_max
 
     def forget(self, connection: HostedConnection) -> None:
         """The connection is gone."""
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.discard(connection)
+            left = self._of_network.pop(connection.network, 1) - 1
+            if left:
+                self._of_network[connection.network] = left
         if not self._connections:
             self._emptied.set()
 

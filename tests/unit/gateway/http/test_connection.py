@@ -2,12 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.gateway.http.support import LIMITS, TIGHT, Bench, request, statuses
 
 from opentalos.gateway.http.connection import (
     AHEAD_BYTES,
@@ -16,90 +17,8 @@ from opentalos.gateway.http.connection import (
     PIPELINE_MAX,
     HttpConnection,
 )
-from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import TEXT, head
-from opentalos.gateway.http.server import HttpServer
 from opentalos.model.errors import TalosError
-from opentalos.model.limits import HttpLimits
-
-LIMITS = HttpLimits(
-    body_bytes_max=1000, bodies_bytes_total_max=4 << 20, header_bytes_max=1 << 10, connections_max=2
-)
-TIGHT = replace(LIMITS, bodies_bytes_total_max=1500)
-
-
-class FakeTransport(asyncio.Transport):
-    """Records what is written; ``gone`` simulates a peer that left."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = b""
-        self.writes = 0
-        self.closed = self.aborted = self.eof = False
-        self.reading = True
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self.closed:
-            raise RuntimeError("write to a closed transport")
-        self.writes += 1
-        self.written += bytes(data)
-
-    def writelines(self, chunks: Iterable[bytes | bytearray | memoryview]) -> None:
-        self.write(b"".join(chunks))
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        return ("127.0.0.9", 1234) if name == "peername" else default
-
-    def get_write_buffer_size(self) -> int:
-        return 1
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def closing_called(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.closed = self.aborted = True
-
-    def can_write_eof(self) -> bool:
-        return True
-
-    def write_eof(self) -> None:
-        self.eof = True
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-
-class Bench:
-    """A server whose handler keeps the exchanges; connections on fake transports."""
-
-    def __init__(self, limits: HttpLimits = LIMITS) -> None:
-        self.seen: list[Exchange] = []
-        self.server = HttpServer(limits, {b"/echo": self.echo, b"/boom": self.boom}, [
-            (b"/keep/", self.seen.append),
-        ])  # fmt: skip
-        self.server.date, self.server.head_end = b"\r\nDate: x\r\n", b"\r\nDate: x\r\n\r\n"
-
-    @staticmethod
-    def echo(exchange: Exchange) -> None:
-        exchange.reply(head(200, TEXT), exchange.body)
-
-    @staticmethod
-    def boom(exchange: Exchange) -> None:
-        raise ValueError("a secret detail")
-
-    def connect(self) -> tuple[HttpConnection, FakeTransport]:
-        connection, transport = HttpConnection(self.server), FakeTransport()
-        connection.connection_made(transport)
-        return connection, transport
 
 
 @pytest.fixture
@@ -112,16 +31,6 @@ def bench() -> Iterator[Bench]:
     for exchange in bench.seen:
         exchange.reply_text(200, "late")
     assert bench.server.body_bytes == 0, "the body budget leaks"
-
-
-def request(path: str = "/echo", body: bytes = b"", more: str = "", version: str = "1.1") -> bytes:
-    return (
-        f"POST {path} HTTP/{version}\r\nHost: a\r\n{more}Content-Length: {len(body)}\r\n\r\n"
-    ).encode() + body
-
-
-def statuses(written: bytes) -> list[int]:
-    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", written)]
 
 
 def test_a_reply_has_canonical_names_and_goes_out_in_one_write(bench: Bench) -> None:
@@ -310,7 +219,7 @@ def test_bodies_of_all_connections_share_one_budget() -> None:
     second, transport = bench.connect()
     first.data_received(request("/keep/1", b"x" * 900))
     second.data_received(request("/echo", b"x" * 700)[:-700])
-    assert statuses(transport.written) == [413]
+    assert statuses(transport.written) == [503]
     bench.seen[0].reply_text(200, "done")
     assert bench.server.body_bytes == 0
 
@@ -321,7 +230,7 @@ def test_requests_sent_ahead_count_in_the_budget() -> None:
     connection.data_received(request("/keep/1") * 5)
     bench.seen[0].reply_text(200, "one")
     bench.seen[1].reply_text(200, "two")
-    assert statuses(transport.written) == [200, 200, 413]
+    assert statuses(transport.written) == [200, 200, 503]
     assert bench.server.body_bytes == 0
 
 
@@ -384,6 +293,35 @@ def test_one_connection_too_many_is_refused_with_a_reason(bench: Bench) -> None:
     assert statuses(transport.written) == [503]
 
 
+def test_connections_of_one_address_are_bounded_and_counted_down() -> None:
+    bench = Bench(replace(LIMITS, connections_max=10, connections_address_max=2))
+    first, _ = bench.connect("198.51.100.1")
+    bench.connect("198.51.100.1")
+    refused, transport = bench.connect("198.51.100.1")
+    assert statuses(transport.written) == [503]
+    assert b"Retry-After: 1\r\n" in transport.written
+    _, other = bench.connect("198.51.100.2")
+    assert other.written == b""
+    refused.connection_lost(None)
+    first.connection_lost(None)
+    _, third = bench.connect("198.51.100.1")
+    assert third.written == b""
+
+
+def test_connections_from_this_machine_have_the_bound_of_all_only() -> None:
+    bench = Bench(replace(LIMITS, connections_max=3, connections_address_max=1))
+    transports = [bench.connect("127.0.0.1")[1] for _ in range(4)]
+    assert [statuses(transport.written) for transport in transports] == [[], [], [], [503]]
+
+
+def test_addresses_of_one_ipv6_network_count_as_one() -> None:
+    bench = Bench(replace(LIMITS, connections_max=10, connections_address_max=1))
+    bench.connect("2001:db8::1")
+    _, same = bench.connect("2001:db8::2")
+    _, other = bench.connect("2001:db8:0:1::1")
+    assert (statuses(same.written), statuses(other.written)) == ([503], [])
+
+
 def test_a_client_that_does_not_read_gets_no_further_request_started(bench: Bench) -> None:
     connection, transport = bench.connect()
     connection.data_received(request("/keep/1"))
@@ -406,6 +344,40 @@ def test_a_half_closed_client_still_gets_its_reply(bench: Bench) -> None:
     bench.seen[0].reply_text(200, "one")
     assert statuses(transport.written) == [200]
     assert transport.closed
+
+
+def test_a_half_closed_client_that_waits_for_an_event_is_given_up_at_once(bench: Bench) -> None:
+    connection, _ = bench.connect()
+    connection.data_received(request("/keep/1"))
+    bench.seen[0].extend(30.0, waits=True)
+    assert not connection.eof_received(), "the transport stays open"
+
+
+def test_a_client_that_ended_its_side_before_it_was_to_wait_is_given_up(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    connection.data_received(request("/keep/1"))
+    assert connection.eof_received()
+    bench.seen[0].extend(30.0, waits=True)
+    assert transport.closed
+
+
+def test_a_stream_to_a_client_that_ended_its_side_ends(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    connection.data_received(request("/keep/1"))
+    connection.eof_received()
+    bench.seen[0].reply_stream(b"text/event-stream")
+    assert transport.closed
+
+
+def test_the_request_after_one_that_waited_is_answered_after_a_half_close(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    connection.data_received(request("/keep/1"))
+    bench.seen[0].extend(30.0, waits=True)
+    bench.seen[0].reply_text(200, "one")
+    connection.data_received(request("/keep/2"))
+    assert connection.eof_received()
+    bench.seen[1].reply_text(200, "two")
+    assert statuses(transport.written) == [200, 200]
 
 
 @pytest.mark.parametrize("sent", [0, 10, 60])
@@ -488,4 +460,4 @@ def test_any_bytes_give_replies_or_a_clean_close_with_bounded_memory(pieces: lis
     assert transport.closing_called(), "a connection outlives its deadlines"
     connection.connection_lost(None)
     assert bench.server.body_bytes == 0
-    assert set(statuses(transport.written)) <= {100, 200, 400, 404, 408, 413, 431, 500}
+    assert set(statuses(transport.written)) <= {100, 200, 400, 404, 408, 413, 431, 500, 501, 503}

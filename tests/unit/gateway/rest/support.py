@@ -98,7 +98,12 @@ async def exchanged(
         replied.set_result(Replied(int(prefix.split()[1]), document, names))
 
     connection: Any = SimpleNamespace(
-        answer=answer, alive=True, peer="192.0.2.1", extend=lambda seconds: None
+        answer=answer,
+        alive=True,
+        secure=True,
+        peer="192.0.2.1",
+        network="192.0.2.1",
+        extend=lambda seconds, waits=False: None,
     )
     exchange = Exchange(connection, method.encode(), url.encode(), headers)
     exchange.body = body

@@ -46,7 +46,7 @@ def follow(call: Rest, path: bytes = PATH, resume: bytes = b"") -> tuple[Exchang
     stream = Stream()
     connection: Any = SimpleNamespace(
         answer_stream=lambda exchange, kind, extra: stream,
-        extend=lambda seconds: None,
+        extend=lambda seconds, waits=False: None,
         alive=True,
         peer="",
     )
