@@ -18,12 +18,13 @@ from opentalos.broker.broker import Broker
 from opentalos.broker.cluster.service import ClusterStatus
 from opentalos.broker.tables.api.values import StreamState, Table
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.http.reply_format import head
+from opentalos.gateway.http.reply_format import RETRY_AFTER, head
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.rest.routing.credentials import credentials_of
 from opentalos.gateway.rest.routing.errors import status_of
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import (
+    AttemptsExceeded,
     ExcessivePending,
     InvalidCredential,
     PermissionDenied,
@@ -79,8 +80,10 @@ class StatusPage:
             return
         try:
             key_id, secret = credentials_of(exchange.headers.get(b"authorization", b""))
-            caller = self._authenticator.by_secret(key_id, secret, exchange.peer)
-        except InvalidCredential as error:
+            caller = self._authenticator.by_secret(
+                key_id, secret, exchange.peer, private=exchange.private
+            )
+        except (AttemptsExceeded, InvalidCredential) as error:
             _refuse(exchange, error)
             return
         if len(self._tasks) >= TASKS_MAX:
@@ -250,4 +253,5 @@ def _give_up(exchange: Exchange, task: asyncio.Task[None], error: TalosError) ->
 def _refuse(exchange: Exchange, error: TalosError) -> None:
     exchange.failure = type(error).__name__
     challenge = _CHALLENGE if isinstance(error, InvalidCredential) else b""
-    exchange.reply_text(status_of(error), str(error), challenge + _HEADERS)
+    again = RETRY_AFTER if isinstance(error, AttemptsExceeded) else b""
+    exchange.reply_text(status_of(error), str(error), challenge + again + _HEADERS)

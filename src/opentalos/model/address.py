@@ -47,6 +47,12 @@ def is_loopback(address: str) -> bool:
     return ip is not None and ip.is_loopback
 
 
+def is_local(peer: str, own: object) -> bool:
+    """Whether a connection does not leave this machine. Args: own: its address here, as a socket
+    names it."""
+    return is_loopback(peer) or (isinstance(own, tuple) and bool(peer) and own[:1] == (peer,))
+
+
 def _parsed(address: str) -> IPv4Address | IPv6Address | None:
     try:
         ip = ip_address(address.partition("%")[0])

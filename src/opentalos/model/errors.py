@@ -242,6 +242,10 @@ class ThrottleRejected(Unavailable):
     """Not done: a rate quota is exceeded; the text names limit and measured value."""
 
 
+class AttemptsExceeded(Unavailable):
+    """Not done: too many failed authentications; the credentials were not checked."""
+
+
 class StorageFull(Unavailable):
     """Not done: too little free space for a write; reads continue."""
 

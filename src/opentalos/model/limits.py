@@ -220,9 +220,14 @@ class AuthLimits:
     clock_skew_max_s: int = 900  # the Go and Python clients never correct for clock skew
     anonymous: bool = False  # true: unsigned Guest requests act as the guest principal
     denial_log_per_s_max: int = 20  # audit log lines; further denials are only counted
+    failures_max: int = 50  # wrong secrets of a key from one address, then they must wait
+    failures_per_s: float = 1.0  # further ones after that
+    secrets_over_http: bool = False  # true: basic and bearer without TLS from other machines too
 
     def __post_init__(self) -> None:
         need(self.clock_skew_max_s > 0, "need clock_skew_max_s > 0")
+        need(self.failures_max > 0, "need failures_max > 0")
+        need(self.failures_per_s > 0, "need failures_per_s > 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

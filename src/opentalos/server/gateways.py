@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from opentalos.adapters.thread_start import thread_start_failures
 from opentalos.broker.broker import Broker
+from opentalos.gateway.callers import Callers
 from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.exchange import Handler
 from opentalos.gateway.http.server import HttpServer
@@ -74,6 +75,7 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
     """Compose the gateways; ``member`` is None for a single server."""
     authenticator = Authenticator(broker.principals, config.auth)
     forwarding: Forwarding | None = None
+    proofs: ProofReader | None = None
     prefixes: list[tuple[bytes, Handler]] = []
     if member is not None:
         proofs = ProofReader(PeerKey(member.key))
@@ -95,6 +97,7 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
         forwarding=forwarding,
         process=port.figures,
     )
+    port.http.budget.identify = Callers(authenticator, proofs).identify
     metrics = MetricsPage(config.metrics, sources, authenticator)
     port.readiness.broker = broker
     exact: dict[bytes, Handler] = {

@@ -1,5 +1,6 @@
 """The first administrator: given on the command line, or created once."""
 
+import logging
 import sys
 
 from opentalos.broker.broker import Broker
@@ -8,7 +9,10 @@ from opentalos.server.data_directory import DataDirectory
 from opentalos.server.stores import Stores
 
 RootKey = tuple[str, str] | None  # key id and secret, if they were given
+SECRET_CHARS_ADVISED = 20  # a shorter one may be guessed
 CLAIM = "cluster/root"  # record of the server that creates the first administrator
+
+_log = logging.getLogger("opentalos.server")
 
 
 async def ensure_root(
@@ -16,6 +20,7 @@ async def ensure_root(
 ) -> None:
     """Ensure that an administrator exists. Args: shared: the stores of a cluster, else None."""
     if root_key is not None:
+        _warn_if_short(root_key[1])
         await broker.principals.ensure_root(*root_key)
     elif not broker.principals.has_root():
         if shared is not None:
@@ -23,7 +28,9 @@ async def ensure_root(
             if maker != broker.context.config.server:
                 _print(f"root key: created by server {maker}")
                 return
-        await broker.principals.ensure_root(*directory.root_key())
+        key_id, secret = directory.root_key()
+        _warn_if_short(secret)
+        await broker.principals.ensure_root(key_id, secret)
         _print(f"root key: {directory.path / 'root.key'}")
 
 
@@ -37,6 +44,15 @@ async def _claim(stores: Stores, server: str) -> str:
             raise
         return found.value.decode()
     return server
+
+
+def _warn_if_short(secret: str) -> None:
+    if len(secret) < SECRET_CHARS_ADVISED:
+        _log.warning(
+            "the secret of the root key has %d characters and may be guessed; use at least %d",
+            len(secret),
+            SECRET_CHARS_ADVISED,
+        )
 
 
 def _print(line: str) -> None:

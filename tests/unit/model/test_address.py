@@ -2,7 +2,7 @@
 
 import pytest
 
-from opentalos.model.address import is_loopback, network_of
+from opentalos.model.address import is_local, is_loopback, network_of
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,11 @@ def test_only_addresses_of_this_machine_are_loopback(address: str, local: bool) 
 
 def test_the_ipv6_loopback_is_not_lost_in_its_network() -> None:
     assert is_loopback(network_of("::1"))
+
+
+def test_a_connection_to_an_own_address_does_not_leave_the_machine() -> None:
+    assert is_local("192.0.2.1", ("192.0.2.1", 9420))
+    assert is_local("127.0.0.1", ("127.0.0.1", 9420))
+    assert not is_local("192.0.2.2", ("192.0.2.1", 9420))
+    assert not is_local("", ("", 0))
+    assert not is_local("192.0.2.1", None)

@@ -16,7 +16,7 @@ from opentalos.gateway.http.reply_format import CONTINUE, RETRY_AFTER, TEXT, hea
 from opentalos.gateway.http.reply_stream import ReplyStream
 from opentalos.gateway.http.request_reading import RequestReading
 from opentalos.gateway.http.request_target import origin_form
-from opentalos.model.address import network_of
+from opentalos.model.address import is_local, network_of
 from opentalos.model.errors import OutcomeUnknown
 
 PIPELINE_MAX = 16  # pipelined requests before reading pauses
@@ -35,7 +35,7 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         super().__init__(server)
         self._transport: asyncio.Transport | None = None
         self.alive = False
-        self.secure = server.tls is not None
+        self.secure = self.private = server.tls is not None
         self._queue: deque[Exchange] = deque()
         self._current: Exchange | None = None
         self._stream: ReplyStream | None = None  # how the current one is being answered
@@ -58,6 +58,7 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         name = transport.get_extra_info("peername")
         self.peer = str(name[0]) if isinstance(name, tuple) and name else ""
         self.network = network_of(self.peer)
+        self.private = self.secure or is_local(self.peer, transport.get_extra_info("sockname"))
         self.deadline = self._server.now + self._server.limits.request_timeout_s
         if not self._server.admit(self):
             self._refuse(503, "too many connections")

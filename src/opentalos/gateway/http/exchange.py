@@ -8,7 +8,7 @@ from typing import Protocol
 from opentalos.gateway.http.body_budget import Hold
 from opentalos.gateway.http.reply_format import TEXT, head, head_saying
 from opentalos.gateway.http.reply_stream import ReplyStream
-from opentalos.model.address import is_loopback, network_of
+from opentalos.model.address import network_of
 from opentalos.model.errors import TalosError
 from opentalos.model.histogram import Histogram
 
@@ -25,6 +25,7 @@ class Replier(Protocol):
 
     alive: bool
     secure: bool
+    private: bool  # nobody else can read it
     peer: str
     network: str
 
@@ -124,6 +125,11 @@ class Exchange:
         return self._connection.peer if self._connection is not None else ""
 
     @property
+    def source(self) -> str:
+        """Address of the other side of the connection, also of a forwarding server."""
+        return self._connection.peer if self._connection is not None else ""
+
+    @property
     def network(self) -> str:
         """What counts as one client address; "" after it disconnected."""
         if self.client:
@@ -132,8 +138,10 @@ class Exchange:
 
     @property
     def private(self) -> bool:
-        """True if nobody else can read the request: TLS, this machine, or another server's word."""
-        return self.secure or bool(self.forwarder) or is_loopback(self.peer)
+        """True if nobody else could read the request; a forwarding server has checked that."""
+        if self.forwarder:
+            return True
+        return self._connection is not None and self._connection.private
 
     def reply(self, prefix: bytes, body: bytes, extra: bytes = b"") -> None:
         """Answer with a head made by ``reply_format.head`` and a body in one piece.

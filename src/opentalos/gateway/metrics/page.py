@@ -6,12 +6,12 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.http.reply_format import head
+from opentalos.gateway.http.reply_format import RETRY_AFTER, head
 from opentalos.gateway.metrics.families import ServerCollector
 from opentalos.gateway.metrics.sources import Sources
 from opentalos.gateway.rest.routing.credentials import CHALLENGE, credentials_of
 from opentalos.gateway.thrift_http.authentication import Authenticator
-from opentalos.model.errors import InvalidCredential, PermissionDenied
+from opentalos.model.errors import AttemptsExceeded, InvalidCredential, PermissionDenied
 from opentalos.model.limits import MetricsSettings
 
 FRESH_S = 1.0  # a page is served from the cache for this time
@@ -45,6 +45,8 @@ class MetricsPage:
             self._check(exchange)
         except InvalidCredential as error:
             exchange.reply_text(401, str(error), CHALLENGE)
+        except AttemptsExceeded as error:
+            exchange.reply_text(429, str(error), RETRY_AFTER)
         except PermissionDenied as error:
             exchange.reply_text(403, str(error))
         else:
@@ -54,7 +56,9 @@ class MetricsPage:
         if self._open:
             return
         key_id, secret = credentials_of(exchange.headers.get(b"authorization", b""))
-        caller = self._authenticator.by_secret(key_id, secret, exchange.peer)
+        caller = self._authenticator.by_secret(
+            key_id, secret, exchange.peer, private=exchange.private
+        )
         self._broker.context.authorizer.authorize_admin(caller, "read metrics", "metrics")
 
     def _current(self) -> bytes:

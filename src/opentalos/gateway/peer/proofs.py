@@ -13,6 +13,7 @@ from opentalos.wire.peer_proof import CALL, CLIENT, TRANSFER, PeerKey, Proof, Su
 
 AGE_MS_MAX = 60_000  # of a proof, either way: the clocks of a cluster agree at least so well
 NONCES_MAX = 200_000  # of calls within that age
+_ADDRESSES_MAX = 1_000  # of servers of the cluster
 _NO_PROOF = "no valid proof of a server of this cluster"
 
 
@@ -24,6 +25,11 @@ class ProofReader:
         self._seen: set[bytes] = set()
         self._order: deque[tuple[int, bytes]] = deque()  # when each nonce came, oldest first
         self.refused = 0
+        self._addresses: dict[str, None] = {}  # that sent a valid proof, the oldest first
+
+    def came_from(self, address: str) -> bool:
+        """Whether a valid proof came from this address."""
+        return address in self._addresses
 
     def transfer(self, exchange: Exchange) -> None:
         """Note on a forwarded request who sent it and for which client.
@@ -64,4 +70,8 @@ class ProofReader:
             raise InvalidCredential(
                 f"the clock of server {proof.server} differs by {age_ms} ms, or an old proof"
             )
+        if exchange.source not in self._addresses:
+            if len(self._addresses) >= _ADDRESSES_MAX:
+                del self._addresses[next(iter(self._addresses))]
+            self._addresses[exchange.source] = None
         return proof

@@ -159,7 +159,9 @@ class RestGateway:
 
     def _caller(self, exchange: Exchange) -> Principal:
         key_id, secret = credentials_of(exchange.headers.get(b"authorization", b""))
-        return self._authenticator.by_secret(key_id, secret, exchange.peer)
+        return self._authenticator.by_secret(
+            key_id, secret, exchange.peer, private=exchange.private
+        )
 
     async def _answer(self, call: Call, match: Match, request_id: bytes) -> None:
         answer = await match.route.handler(call)

@@ -47,7 +47,9 @@ class SdsAuthenticator:
             raise
         if header.secretKey:
             key_id, secret = header.secretKeyId, header.secretKey
-            return self._authenticator.by_secret(key_id, secret, exchange.peer)
+            return self._authenticator.by_secret(
+                key_id, secret, exchange.peer, private=exchange.private
+            )
         claim = _claim(exchange, header, header.secretKeyId)
         return self._authenticator.by_claim(exchange, claim, partial(matches, header, text))
 

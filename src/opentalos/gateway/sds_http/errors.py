@@ -57,6 +57,7 @@ CODES: Final[dict[type[TalosError], ErrorCode]] = {
     errors.NotOwner: ErrorCode.SERVICE_UNAVAILABLE,
     errors.ExcessivePending: ErrorCode.SERVICE_UNAVAILABLE,
     errors.ThrottleRejected: ErrorCode.THROUGHPUT_EXCEED,
+    errors.AttemptsExceeded: ErrorCode.THROUGHPUT_EXCEED,
     errors.StorageFull: ErrorCode.SERVICE_UNAVAILABLE,
     errors.ManifestFull: ErrorCode.SERVICE_UNAVAILABLE,
     errors.DeadlinePassed: ErrorCode.REQUEST_TIMEOUT,

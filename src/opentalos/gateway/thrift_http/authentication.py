@@ -13,15 +13,22 @@ from typing import NamedTuple
 from opentalos.broker.admin.principals import PrincipalService
 from opentalos.broker.values import LiveKey
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.thrift_http.guess_limit import GuessLimit
 from opentalos.gateway.thrift_http.replay_guard import SeenRequests
-from opentalos.model.errors import ClockSkewed, InvalidCredential
+from opentalos.model.address import network_of
+from opentalos.model.errors import AttemptsExceeded, ClockSkewed, InvalidCredential
 from opentalos.model.identity import GUEST, Principal
 from opentalos.model.limits import AuthLimits
 from opentalos.wire.signing import HmacState, Scheme, parse_authorization, string_to_sign
 
 _V3 = b"Galaxy-V3 "
 _KEYS_MAX = 100_000  # cached HMAC states
+_PROVEN_MAX = 256  # addresses of a key
 _NO_MATCH = "unknown key or wrong signature"
+_EXPOSED = (
+    "a key id and secret are not accepted over plain HTTP from another machine; use TLS, or set "
+    "secrets_over_http in [auth] if nobody can read the network"
+)
 # The original sender may get this too, if a proxy repeats requests; so it names the outcome.
 _CAME_BEFORE = "this signed request was received before; outcome unknown"
 
@@ -33,6 +40,7 @@ _SHOWN_CHARS_MAX = 64  # of a caller's text in an audit line
 class _KeyState(NamedTuple):
     live: LiveKey
     hmac: HmacState
+    proven: dict[str, None]  # addresses that have sent a valid signature, the oldest first
 
 
 class Claim(NamedTuple):
@@ -54,16 +62,18 @@ class Authenticator:
         self._seen = SeenRequests(2 * limits.clock_skew_max_s)
         self._seen_strictly = SeenRequests(2 * limits.clock_skew_max_s, strict=True)
         self._states: dict[str, _KeyState] = {}
+        self._guesses = GuessLimit(limits.failures_max, limits.failures_per_s)
+        self._secrets_over_http = limits.secrets_over_http
         self._lines_max = limits.denial_log_per_s_max
         self._second, self._lines, self._left_out = 0, 0, 0
         self.denials = 0  # since the start
 
     def caller(self, exchange: Exchange) -> Principal:
-        """The principal. Raises: InvalidCredential (401), ClockSkewed (412), both audited;
-        ExcessivePending: too many requests to detect every replay."""
+        """The principal. Raises: InvalidCredential (401), ClockSkewed (412), AttemptsExceeded
+        (429), all audited; ExcessivePending: too many requests to detect every replay."""
         try:
             return self._caller(exchange)
-        except (InvalidCredential, ClockSkewed) as error:
+        except (InvalidCredential, ClockSkewed, AttemptsExceeded) as error:
             self.deny(exchange.peer, exchange.headers.get(b"authorization", b""), error)
             raise
 
@@ -76,11 +86,10 @@ class Authenticator:
         Raises: as ``caller``.
         """
         try:
-            state = self._state(claim.key_id)
-            if not matches(state.live.secret):
-                raise InvalidCredential(_NO_MATCH)
+            state = self._state(claim.key_id, exchange.peer)
+            self._check_match(state, claim.key_id, exchange.peer, matches(state.live.secret))
             return self._admitted(exchange, state, claim)
-        except (InvalidCredential, ClockSkewed) as error:
+        except (InvalidCredential, ClockSkewed, AttemptsExceeded) as error:
             self.deny(exchange.peer, b"%b:" % claim.key_id.encode(), error)
             raise
 
@@ -99,10 +108,10 @@ class Authenticator:
                     f"authentication by {authorization.scheme.value} is not supported here"
                 )
             key_id, signature = authorization.key_id, authorization.signature
-        state = self._state(key_id)
+        peer = exchange.peer
+        state = self._state(key_id, peer)
         text = string_to_sign(exchange.method, exchange.path, exchange.query, headers)
-        if not state.hmac.matches(text, signature):
-            raise InvalidCredential(_NO_MATCH)
+        self._check_match(state, key_id, peer, state.hmac.matches(text, signature))
         request_id = headers.get(b"x-xiaomi-request-id")
         return self._admitted(exchange, state, Claim(key_id, signature, request_id))
 
@@ -128,16 +137,19 @@ class Authenticator:
         if not seen.first(key_id, request_id, time.monotonic()):
             raise InvalidCredential(_CAME_BEFORE)
 
-    def by_secret(self, key_id: str, secret: str, peer: str) -> Principal:
+    def by_secret(self, key_id: str, secret: str, peer: str, *, private: bool) -> Principal:
         """The principal of a key id and secret sent in the clear (HTTP basic).
 
-        Raises: InvalidCredential, audited.
+        Args:   private: nobody else could read them on their way.
+        Raises: InvalidCredential, AttemptsExceeded; both audited.
         """
         try:
-            state = self._state(key_id)
-            if not hmac.compare_digest(state.live.secret, secret.encode()):
-                raise InvalidCredential(_NO_MATCH)
-        except InvalidCredential as error:
+            if not private and not self._secrets_over_http:
+                raise InvalidCredential(_EXPOSED)
+            state = self._state(key_id, peer)
+            same = hmac.compare_digest(state.live.secret, secret.encode())
+            self._check_match(state, key_id, peer, same)
+        except (InvalidCredential, AttemptsExceeded) as error:
             self.deny(peer, b"Basic %b:" % key_id.encode(), error)
             raise
         return state.live.principal
@@ -161,15 +173,41 @@ class Authenticator:
         fields = {"peer": peer, "who": who, "reason": str(error), "left_out": left_out}
         _AUDIT.warning("authentication failed", extra=fields)
 
-    def _state(self, key_id: str) -> _KeyState:
+    def claimed(self, key_id: str, peer: str) -> tuple[str, bool]:
+        """The principal of a live key, or "", and whether the address has proven to have it."""
         live = self.principals.key(key_id)
         if live is None or live.disabled:
+            return "", False
+        state = self._states.get(key_id)
+        proven = state is not None and state.live == live and peer in state.proven
+        return live.principal.id, proven
+
+    def _check_match(self, state: _KeyState, key_id: str, peer: str, matched: bool) -> None:
+        """Note what an address showed of a key. Raises: InvalidCredential: it does not have it."""
+        proven = state.proven
+        if not matched:
+            self._guesses.failed(network_of(peer), key_id)
             raise InvalidCredential(_NO_MATCH)
+        if peer not in proven:
+            if len(proven) >= _PROVEN_MAX:
+                del proven[next(iter(proven))]
+            proven[peer] = None
+
+    def _state(self, key_id: str, peer: str) -> _KeyState:
+        """What is known of a live key. Raises: InvalidCredential, AttemptsExceeded."""
+        live = self.principals.key(key_id)
+        if live is None or live.disabled:
+            network = network_of(peer)
+            self._guesses.check(network, "")
+            self._guesses.failed(network, "")
+            raise InvalidCredential(_NO_MATCH)
+        if self._guesses:
+            self._guesses.check(network_of(peer), key_id)
         state = self._states.get(key_id)
         if state is None or (state.live is not live and state.live != live):
             if len(self._states) >= _KEYS_MAX:
                 self._states.clear()
-            state = self._states[key_id] = _KeyState(live, HmacState(live.secret))
+            state = self._states[key_id] = _KeyState(live, HmacState(live.secret), {})
         return state
 
     def _check_clock(self, sent: bytes) -> None:

@@ -73,6 +73,7 @@ FORMS: dict[type[TalosError], Form] = {
     errors.NotOwner: _NOT_SERVING,
     errors.ExcessivePending: _PENDING,
     errors.ThrottleRejected: Form(35),
+    errors.AttemptsExceeded: Form(35, 429),
     errors.StorageFull: _PENDING,
     errors.ManifestFull: _PENDING,
     errors.DeadlinePassed: Form(33),

@@ -4,9 +4,9 @@ import time
 from typing import NamedTuple
 
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.http.reply_format import head
+from opentalos.gateway.http.reply_format import RETRY_AFTER, head
 from opentalos.gateway.thrift_http.errors import form_of, text_of
-from opentalos.model.errors import ClockSkewed, InvalidCredential, TalosError
+from opentalos.model.errors import AttemptsExceeded, ClockSkewed, InvalidCredential, TalosError
 from opentalos.wire._generated.common import ErrorCode, GalaxyTalosException
 from opentalos.wire.thrift.error import ApplicationError, ThriftError
 from opentalos.wire.thrift.message import (
@@ -94,4 +94,6 @@ def reply_no_caller(exchange: Exchange, error: TalosError, *, in_status: bool = 
         extra = b"X-Xiaomi-Timestamp: %d\r\n" % int(time.time())
     elif isinstance(error, InvalidCredential):
         extra = b"WWW-Authenticate: Galaxy-V3\r\n"
+    elif isinstance(error, AttemptsExceeded):
+        extra = RETRY_AFTER
     reply_refusal(exchange, error, extra, in_status=in_status)

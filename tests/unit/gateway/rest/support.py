@@ -100,7 +100,7 @@ async def exchanged(
     connection: Any = SimpleNamespace(
         answer=answer,
         alive=True,
-        secure=True,
+        private=True,
         peer="192.0.2.1",
         network="192.0.2.1",
         extend=lambda seconds, waits=False: None,

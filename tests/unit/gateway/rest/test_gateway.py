@@ -34,6 +34,8 @@ async def test_a_call_that_takes_too_long_ends_as_unknown(
         answer=lambda exchange, prefix, body, extra: replies.append((prefix, body)),
         alive=True,
         peer="",
+        network="",
+        private=True,
         extend=lambda seconds, waits=False: None,
     )
     exchange = Exchange(connection, b"GET", b"/rest/v1/principals", {})

@@ -41,7 +41,7 @@ def signed(
     key_id: str = "KA", secret: str = "sa", *, skew_s: int = 0, digest: str | None = None,
     names: tuple[str, ...] = NAMES, more: str = "", user_type: int = 10,
 ) -> Exchange:  # fmt: skip
-    connection: Any = SimpleNamespace(alive=True, peer="10.0.0.1", secure=False)
+    connection: Any = SimpleNamespace(alive=True, peer="10.0.0.1", secure=False, private=False)
     exchange = Exchange(connection, b"POST", b"/v1/api/table?id=1&type=get", {})
     digest = hashlib.md5(BODY).hexdigest() if digest is None else digest
     values = {"Host": "h", "X-Xiaomi-Timestamp": str(int(time.time()) + skew_s)}
@@ -94,7 +94,7 @@ def test_a_caller_without_a_key_is_a_guest_if_guests_are_allowed() -> None:
 
 def test_a_secret_in_the_header_is_taken_over_tls() -> None:
     exchange = signed(more='"4":{"str":"sa"},')
-    connection: Any = SimpleNamespace(alive=True, peer="10.0.0.1", secure=True)
+    connection: Any = SimpleNamespace(alive=True, peer="10.0.0.1", secure=True, private=True)
     exchange._connection = connection
     assert authenticator().caller(exchange) is ALICE
     exchange = signed(more='"4":{"str":"wrong"},')

@@ -11,7 +11,7 @@ import pytest
 from opentalos.broker.values import LiveKey, PrincipalInfo
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http.authentication import Authenticator
-from opentalos.model.errors import ClockSkewed, InvalidCredential
+from opentalos.model.errors import AttemptsExceeded, ClockSkewed, InvalidCredential
 from opentalos.model.identity import GUEST, Principal
 from opentalos.model.limits import AuthLimits
 
@@ -148,10 +148,10 @@ def test_only_an_administrator_may_act_for_a_developer(keys: Keys) -> None:
 
 def test_a_secret_in_the_clear_is_compared_whole(keys: Keys) -> None:
     checker = authenticator(keys)
-    assert checker.by_secret("KA", "sa", "p") is ALICE
+    assert checker.by_secret("KA", "sa", "p", private=True) is ALICE
     for key_id, secret in (("KA", "s"), ("KA", ""), ("nobody", "sa")):
         with pytest.raises(InvalidCredential):
-            checker.by_secret(key_id, secret, "p")
+            checker.by_secret(key_id, secret, "p", private=True)
 
 
 def test_refusals_are_audited_without_secrets_and_within_a_rate(
@@ -160,7 +160,7 @@ def test_refusals_are_audited_without_secrets_and_within_a_rate(
     checker = authenticator(keys, denial_log_per_s_max=1)
     for _ in range(50):
         with pytest.raises(InvalidCredential):
-            checker.by_secret("KA", "a-wrong-secret", "10.0.0.1")
+            checker.by_secret("KA", "a-wrong-secret", "10.0.0.1", private=True)
         with pytest.raises(InvalidCredential):
             checker.caller(signed(secret="wrong"))
     assert checker.denials == 100
@@ -168,3 +168,79 @@ def test_refusals_are_audited_without_secrets_and_within_a_rate(
     for record in caplog.records:
         assert vars(record)["who"] in ("Basic KA", "Galaxy-V3 KA")
         assert "a-wrong-secret" not in str(vars(record))
+
+
+def test_wrong_secrets_of_one_address_are_not_checked_beyond_a_number(keys: Keys) -> None:
+    checker = authenticator(keys, failures_max=5, failures_per_s=0.001)
+    for _ in range(5):
+        with pytest.raises(InvalidCredential):
+            checker.by_secret("KA", "wrong", "198.51.100.1", private=True)
+    for secret in ("wrong", "sa"):
+        with pytest.raises(AttemptsExceeded, match="KA"):
+            checker.by_secret("KA", secret, "198.51.100.1", private=True)
+    assert checker.by_secret("KR", "sr", "198.51.100.1", private=True) is ROOT, "another key"
+    assert checker.by_secret("KA", "sa", "198.51.100.2", private=True) is ALICE, "another address"
+    assert checker.denials == 7
+
+
+def test_wrong_signatures_of_one_address_are_not_checked_beyond_a_number(keys: Keys) -> None:
+    checker = authenticator(keys, failures_max=5, failures_per_s=0.001)
+    for _ in range(5):
+        with pytest.raises(InvalidCredential):
+            checker.caller(signed(secret="wrong"))
+    with pytest.raises(AttemptsExceeded):
+        checker.caller(signed())
+    assert checker.by_secret("KA", "sa", "198.51.100.2", private=True) is ALICE
+
+
+def test_guesses_of_unknown_keys_are_bounded_and_lock_no_known_key_out(keys: Keys) -> None:
+    checker = authenticator(keys, failures_max=5, failures_per_s=0.001)
+    for number in range(5):
+        with pytest.raises(InvalidCredential):
+            checker.by_secret(f"K{number}", "x", "198.51.100.1", private=True)
+    with pytest.raises(AttemptsExceeded, match="unknown keys"):
+        checker.by_secret("K9", "x", "198.51.100.1", private=True)
+    assert checker.by_secret("KA", "sa", "198.51.100.1", private=True) is ALICE
+
+
+def test_a_skewed_clock_or_a_wrong_digest_is_no_guess(keys: Keys) -> None:
+    checker = authenticator(keys, failures_max=1, failures_per_s=0.001)
+    with pytest.raises(ClockSkewed):
+        checker.caller(signed(skew_s=99_999))
+    with pytest.raises(InvalidCredential, match="MD5"):
+        checker.caller(signed(digest="0" * 32))
+    assert checker.caller(signed()) is ALICE
+
+
+def test_a_secret_that_others_can_read_on_its_way_is_refused_unless_configured(
+    keys: Keys,
+) -> None:
+    with pytest.raises(InvalidCredential, match="TLS"):
+        authenticator(keys).by_secret("KA", "sa", "198.51.100.1", private=False)
+    checker = authenticator(keys, secrets_over_http=True)
+    assert checker.by_secret("KA", "sa", "198.51.100.1", private=False) is ALICE
+
+
+def test_an_address_has_proven_a_key_after_a_valid_signature_only(keys: Keys) -> None:
+    checker = authenticator(keys)
+    assert checker.claimed("KA", "") == ("alice", False)
+    with pytest.raises(InvalidCredential):
+        checker.caller(signed(secret="wrong"))
+    assert checker.claimed("KA", "") == ("alice", False)
+    checker.caller(signed())
+    assert checker.claimed("KA", "") == ("alice", True)
+    assert checker.claimed("KA", "198.51.100.1") == ("alice", False)
+    assert checker.claimed("nobody", "") == ("", False)
+    keys.keys["KA"] = LiveKey(ALICE, b"another", False)
+    assert checker.claimed("KA", "") == ("alice", False), "the secret is another one"
+    keys.keys["KA"] = LiveKey(ALICE, b"another", True)
+    assert checker.claimed("KA", "") == ("", False), "a disabled key"
+
+
+def test_the_addresses_of_a_key_are_bounded(keys: Keys) -> None:
+    checker = authenticator(keys)
+    for number in range(300):
+        checker.by_secret("KA", "sa", f"10.0.{number}.1", private=True)
+    assert checker.claimed("KA", "10.0.0.1") == ("alice", False)
+    assert checker.claimed("KA", "10.0.299.1") == ("alice", True)
+    assert len(checker._states["KA"].proven) == 256

@@ -93,6 +93,7 @@ STATUS: dict[type[TalosError], int] = {
     errors.NotOwner: 503,
     errors.ExcessivePending: 503,
     errors.ThrottleRejected: 429,
+    errors.AttemptsExceeded: 429,
     errors.StorageFull: 503,
     errors.ManifestFull: 503,
     errors.DeadlinePassed: 503,

@@ -49,6 +49,8 @@ def follow(call: Rest, path: bytes = PATH, resume: bytes = b"") -> tuple[Exchang
         extend=lambda seconds, waits=False: None,
         alive=True,
         peer="",
+        network="",
+        private=True,
     )
     headers = {b"authorization": b"Basic " + call.tokens["alice"]}
     if resume:
