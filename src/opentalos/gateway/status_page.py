@@ -22,6 +22,7 @@ from opentalos.gateway.http.reply_format import RETRY_AFTER, head
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.rest.routing.credentials import credentials_of
 from opentalos.gateway.rest.routing.errors import status_of
+from opentalos.gateway.slots import Slots
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import (
     AttemptsExceeded,
@@ -29,10 +30,12 @@ from opentalos.model.errors import (
     InvalidCredential,
     PermissionDenied,
     TalosError,
+    Unavailable,
 )
 from opentalos.model.identity import Principal
 
 TASKS_MAX = 20  # concurrent pages, whole server: each queries all partitions that it shows
+TASKS_KEPT = 4  # of them, for administrators
 TABLES_MAX = 50  # of a page
 REFRESH_S = 5
 _NONE = "-"
@@ -71,6 +74,7 @@ class StatusPage:
 
     def __init__(self, broker: Broker, authenticator: Authenticator) -> None:
         self._broker, self._authenticator = broker, authenticator
+        self._slots = Slots("status pages", TASKS_MAX, TASKS_KEPT)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, exchange: Exchange) -> None:
@@ -83,19 +87,15 @@ class StatusPage:
             caller = self._authenticator.by_secret(
                 key_id, secret, exchange.peer, private=exchange.private
             )
-        except (AttemptsExceeded, InvalidCredential) as error:
+            slot = self._slots.take(caller, exchange.network)
+        except (AttemptsExceeded, ExcessivePending, InvalidCredential) as error:
             _refuse(exchange, error)
-            return
-        if len(self._tasks) >= TASKS_MAX:
-            _refuse(
-                exchange,
-                ExcessivePending(f"too many status pages at once: limit {TASKS_MAX}; retry"),
-            )
             return
         task = asyncio.get_running_loop().create_task(self._run(exchange, caller))
         exchange.late = partial(_give_up, exchange, task)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(slot.free)
 
     async def _run(self, exchange: Exchange, caller: Principal) -> None:
         with request_scope(exchange):
@@ -253,5 +253,5 @@ def _give_up(exchange: Exchange, task: asyncio.Task[None], error: TalosError) ->
 def _refuse(exchange: Exchange, error: TalosError) -> None:
     exchange.failure = type(error).__name__
     challenge = _CHALLENGE if isinstance(error, InvalidCredential) else b""
-    again = RETRY_AFTER if isinstance(error, AttemptsExceeded) else b""
+    again = RETRY_AFTER if isinstance(error, Unavailable) else b""
     exchange.reply_text(status_of(error), str(error), challenge + again + _HEADERS)

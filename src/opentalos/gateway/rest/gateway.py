@@ -22,9 +22,9 @@ from opentalos.gateway.rest.routing.errors import (
 )
 from opentalos.gateway.rest.routing.request import document_of, headers_of, query_of
 from opentalos.gateway.rest.routing.route import JSON, Match, RouteTable, with_implied
+from opentalos.gateway.slots import Slots
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import (
-    ExcessivePending,
     InvalidCredential,
     PartitionNotExist,
     PartitionNotServing,
@@ -36,6 +36,7 @@ from opentalos.model.identity import GUEST, Principal
 PREFIX = b"/rest/v1/"
 TASKS_MAX = 2_000  # concurrent REST calls including long polls, whole server
 STREAMS_MAX = 500  # concurrent event streams, whole server
+TASKS_KEPT, STREAMS_KEPT = 100, 20  # of them, for administrators
 ANSWER_S = 15.0  # for a call that does not ask for more; a forwarded one may take 10 s
 RETRY_AFTER_S = 1  # sent with rejections that may be retried
 _JSON = JSON.encode()
@@ -62,8 +63,9 @@ class RestGateway:
     ) -> None:
         self._broker, self._authenticator = broker, authenticator
         self._forwarding, self._table = forwarding, table
+        self._calls = Slots("calls", TASKS_MAX, TASKS_KEPT)
+        self._streams = Slots("streams", STREAMS_MAX, STREAMS_KEPT)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._streams: set[asyncio.Task[None]] = set()
 
     def prefix_routes(self) -> list[tuple[bytes, Callable[[Exchange], None]]]:
         """Handlers by path prefix."""
@@ -71,9 +73,8 @@ class RestGateway:
 
     async def drain(self, timeout_s: float) -> None:
         """Wait for calls under way, then cancel those that hang."""
-        under_way = self._tasks | self._streams
-        if under_way:
-            _, hanging = await asyncio.wait(under_way, timeout=timeout_s)
+        if self._tasks:
+            _, hanging = await asyncio.wait(self._tasks, timeout=timeout_s)
             for task in hanging:
                 task.cancel()
 
@@ -87,30 +88,29 @@ class RestGateway:
                 self._reply_options(exchange, request_id)
                 return
             match = self._table.find(exchange.method.decode("latin-1"), _path(exchange))
+            with request_scope(exchange):
+                caller = GUEST if match.route.public else self._caller(exchange)
+            slots = self._streams if match.route.streams else self._calls
+            slot = slots.take(caller, exchange.network)
         except TalosError as error:
             refuse(error)
             return
-        streams = match.route.streams
-        tasks, most = (self._streams, STREAMS_MAX) if streams else (self._tasks, TASKS_MAX)
-        if len(tasks) >= most:
-            refuse(
-                ExcessivePending(
-                    f"too many {'streams' if streams else 'calls'} are under way: limit {most:,}"
-                )
-            )
-            return
         exchange.late = refuse
         exchange.extend(ANSWER_S)
-        task = asyncio.get_running_loop().create_task(self._run(exchange, match, request_id))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        run = self._run(exchange, caller, match, request_id)
+        task = asyncio.get_running_loop().create_task(run)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(slot.free)
         if match.route.reads:  # cancelling a read changes nothing
             exchange.late = partial(_give_up, task, refuse)
 
-    async def _run(self, exchange: Exchange, match: Match, request_id: bytes) -> None:
+    async def _run(
+        self, exchange: Exchange, caller: Principal, match: Match, request_id: bytes
+    ) -> None:
         try:
             with request_scope(exchange):
-                call = self._call(exchange, match)
+                call = self._call(exchange, caller, match)
                 await self._or_forward(exchange, partial(self._answer, call, match, request_id))
         except TalosError as error:
             _reply_problem(exchange, request_id, _as_answered(error, match))
@@ -136,10 +136,9 @@ class RestGateway:
                 ) from error
             await self._forwarding.elsewhere(exchange, error, answer_it)
 
-    def _call(self, exchange: Exchange, match: Match) -> Call:
-        """The checked request. Raises: InvalidCredential, BadRequest."""
+    def _call(self, exchange: Exchange, caller: Principal, match: Match) -> Call:
+        """The checked request. Raises: BadRequest."""
         route = match.route
-        caller = GUEST if route.public else self._caller(exchange)
         query = query_of(route, exchange.query)
         headers = headers_of(route, exchange.headers)
         document, raw = document_of(route, exchange)

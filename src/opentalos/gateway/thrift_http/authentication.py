@@ -174,13 +174,13 @@ class Authenticator:
         _AUDIT.warning("authentication failed", extra=fields)
 
     def claimed(self, key_id: str, peer: str) -> tuple[str, bool]:
-        """The principal of a live key, or "", and whether the address has proven to have it."""
+        """The tenant of a live key, or "", and whether the address has proven to have it."""
         live = self.principals.key(key_id)
         if live is None or live.disabled:
             return "", False
         state = self._states.get(key_id)
         proven = state is not None and state.live == live and peer in state.proven
-        return live.principal.id, proven
+        return live.principal.organisation or live.principal.id, proven
 
     def _check_match(self, state: _KeyState, key_id: str, peer: str, matched: bool) -> None:
         """Note what an address showed of a key. Raises: InvalidCredential: it does not have it."""

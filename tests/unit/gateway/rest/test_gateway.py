@@ -12,6 +12,7 @@ from tests.unit.gateway.rest.support import Rest, exchanged
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.rest.routes import TABLE
 from opentalos.gateway.rest.routing.openapi import document
+from opentalos.gateway.slots import Slots
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
 
 AWAY = Exception("an unexpected error")
@@ -38,7 +39,8 @@ async def test_a_call_that_takes_too_long_ends_as_unknown(
         private=True,
         extend=lambda seconds, waits=False: None,
     )
-    exchange = Exchange(connection, b"GET", b"/rest/v1/principals", {})
+    headers = {b"authorization": b"Basic " + call.tokens["root"]}
+    exchange = Exchange(connection, b"GET", b"/rest/v1/principals", headers)
     dict(call.gateway.prefix_routes())[b"/rest/v1/"](exchange)
     assert exchange.late is not None
     exchange.late(OutcomeUnknown("this takes too long"))
@@ -147,9 +149,29 @@ async def test_a_request_id_is_echoed_or_made(call: Rest) -> None:
 async def test_too_many_calls_at_once_are_refused(
     call: Rest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opentalos.gateway.rest.gateway.TASKS_MAX", 0)
+    monkeypatch.setattr(call.gateway, "_calls", Slots("calls", 0, 0))
     replied = await call("GET", "principals")
     assert (replied.status, replied.document["retry_safe"]) == (503, True)
+
+
+async def test_a_tenant_that_waits_in_many_calls_leaves_places_to_others_and_administrators(
+    call: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slots = Slots("calls", 12, 2)
+    monkeypatch.setattr(call.gateway, "_calls", slots)
+    await call.user("bob")
+    await call("POST", "topics", {"name": "t", "partitions": 1}, by="alice")
+    poll = "topics/t/partitions/0/messages?offset=0&wait_s=20"
+    polls = [asyncio.create_task(call("GET", poll, by="alice")) for _ in range(12)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    done = [task.result() for task in polls if task.done()]
+    assert [replied.status for replied in done] == [503] * 7
+    assert slots.used == 5
+    assert (await call("GET", "topics", by="bob")).status == 200
+    assert (await call("GET", "principals")).status == 200
+    for task in polls:
+        task.cancel()
 
 
 async def test_the_document_describes_every_route_and_needs_no_key(call: Rest) -> None:

@@ -46,6 +46,6 @@ class Call:
     def wait(self, seconds: float) -> None:
         """Allow the answer this much time; the call fails at once when the server stops."""
         exchange = self.exchange
-        exchange.extend(seconds + MARGIN_S, waits=True)
+        exchange.extend(seconds + MARGIN_S, waits=seconds > 0)
         if exchange.late is not None:
             exchange.drained = partial(exchange.late, StoreUnavailable("the server stops"))

@@ -10,6 +10,7 @@ from tests.unit.gateway.rest.topic.test_topics import alice
 
 from opentalos.broker.messaging.plain_messages import Bounds
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.slots import Slots
 
 PATH = b"/rest/v1/topics/t/events?encoding=text&from=start"
 
@@ -98,7 +99,7 @@ async def test_a_stream_ends_when_its_reader_leaves_or_the_server_stops(
     for _ in range(3):
         await asyncio.sleep(0)
     assert call.world.broker.plain_messages._followed == 0
-    assert not call.gateway._streams
+    assert call.gateway._streams.used == 0
 
 
 async def test_a_client_that_does_not_read_holds_up_the_readers(
@@ -135,7 +136,7 @@ async def test_so_many_partitions_are_followed_at_once(
     await until(stream, b"retry: ")
     refused = await call("GET", "topics/t/events", by="alice")
     assert (refused.status, refused.document["title"]) == (503, "ExcessivePending")
-    monkeypatch.setattr("opentalos.gateway.rest.gateway.STREAMS_MAX", 1)
+    monkeypatch.setattr(call.gateway, "_streams", Slots("streams", 0, 0))
     refused = await call("GET", "topics/t/events", by="alice")
     assert (refused.status, refused.document["retry_safe"]) == (503, True)
     await call("DELETE", "topics/t", by="alice")
