@@ -41,6 +41,7 @@ from opentalos.server.measuring.capacity import (
 )
 from opentalos.server.measuring.collector import CalmCollector, freeze_start
 from opentalos.server.measuring.descriptor_watch import DescriptorWatch
+from opentalos.server.measuring.heap_trim import HeapTrim
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.measuring.measuring import Measured, Measuring
 from opentalos.server.root import RootKey, ensure_root
@@ -345,9 +346,12 @@ async def serve(
     freeze_start()
     collector = CalmCollector()
     collector.start()
+    heap = HeapTrim()
+    heap.start()
     ready(server.url)
     await stop.wait()
     collector.stop()
+    heap.stop()
     # A thread that hangs in storage would keep the interpreter from ending.
     loop.call_later(stop_s(config), _leave)
     try:
