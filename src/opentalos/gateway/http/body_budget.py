@@ -10,7 +10,7 @@ what is known of its caller when the head of the request is complete:
 
 In a pool an owner may hold as much as stays free for the others, so one owner gets half of it, two
 get a third each, and so on: there is always something left for the next. Its only body always fits
-while the pool does.
+while the pool does. On a port without principals, addresses share the whole budget.
 """
 
 from collections.abc import Mapping
@@ -33,11 +33,6 @@ class Identify(Protocol):
     """Looks up the key of a head, without checking its signature."""
 
     def __call__(self, headers: Mapping[bytes, bytes], peer: str) -> Claim: ...
-
-
-def nobody(headers: Mapping[bytes, bytes], peer: str) -> Claim:
-    """Without principals every caller is a stranger."""
-    return Claim()
 
 
 class _Pool:
@@ -91,17 +86,19 @@ class Hold:
 
 
 class BodyBudget:
-    """The shares of one port. ``identify`` is replaced once principals are known."""
+    """The shares of one port. ``identify`` is set once principals are known."""
 
     def __init__(self, limits: HttpLimits) -> None:
         most, body = limits.bodies_bytes_total_max, limits.body_bytes_max
         self._strangers = _Pool(max(body, most // _STRANGERS))
         self._claimed = _Pool(max(body, most // _CLAIMED))
         self._proven = _Pool(most)
-        self.identify: Identify = nobody
+        self.identify: Identify | None = None
 
     def hold(self, headers: Mapping[bytes, bytes], peer: str, network: str) -> Hold:
         """An empty hold for a request with this head. Args: network: that counts as one address."""
+        if self.identify is None:
+            return Hold(self._proven, network)
         claim = self.identify(headers, peer)
         if not claim.owner:
             return Hold(self._strangers, network)

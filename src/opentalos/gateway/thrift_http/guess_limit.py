@@ -1,7 +1,7 @@
 """GuessLimit: how many wrong secrets one address may try for one key.
 
 Failures take from a bucket of the pair, which refills slowly. While it is empty the address is
-refused without a check, so a guess tells nothing, and its refusals take nothing more. Other
+refused without a check, so a guess reveals nothing, and its refusals take nothing more. Other
 addresses are never affected: no stranger can lock the owner of a key out. Unknown keys of an
 address share one bucket.
 

@@ -271,6 +271,17 @@ def test_a_principal_with_a_key_leaves_a_share_to_every_other() -> None:
     assert bench.server.body_bytes <= BODIES.bodies_bytes_total_max
 
 
+def test_without_principals_addresses_share_the_whole_budget() -> None:
+    bench = Bench(BODIES)
+    served: dict[str, int] = {}
+    for number in range(34):
+        peer = f"198.51.100.{number % 2}"
+        connection, transport = bench.connect(peer)
+        connection.data_received(head() + b"x" * (BODY - 1))
+        served[peer] = served.get(peer, 0) + (transport.written == b"")
+    assert sorted(served.values()) == [5, 5]
+
+
 def test_a_chunked_body_counts_in_the_share_once_it_is_large() -> None:
     bench = budget_bench()
     served = 0
