@@ -1,7 +1,7 @@
 """Shares of the memory for request bodies: no caller may take what the others need.
 
-A small body counts in the whole budget only. A larger one counts in one of three pools as well, by
-what is known of its caller when the head of the request is complete:
+A small body counts in the whole budget only, one for each connection. A larger one counts in one
+of three pools as well, by what is known of its caller when the head of the request is complete:
 
 - strangers: no live key is named. A small part of the budget, shared by their addresses.
 - claimed: a live key is named, but nothing from this address was signed with it so far; key ids are
@@ -18,7 +18,8 @@ from typing import NamedTuple, Protocol
 
 from opentalos.model.limits import HttpLimits
 
-UNSHARED_BYTES = 16 << 10  # a body of this size counts in no share
+UNSHARED_BYTES = 16 << 10  # a body of this size counts in no share, unless it is pipelined
+_UNSHARED = 2  # part of the budget that all connections fill with such bodies at most
 _STRANGERS, _CLAIMED = 8, 2  # parts of the budget
 
 
@@ -93,6 +94,7 @@ class BodyBudget:
         self._strangers = _Pool(max(body, most // _STRANGERS))
         self._claimed = _Pool(max(body, most // _CLAIMED))
         self._proven = _Pool(most)
+        self.unshared_bytes = min(UNSHARED_BYTES, most // (_UNSHARED * limits.connections_max))
         self.identify: Identify | None = None
 
     def hold(self, headers: Mapping[bytes, bytes], peer: str, network: str) -> Hold:

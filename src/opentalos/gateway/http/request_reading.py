@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from opentalos.gateway.http.body_budget import UNSHARED_BYTES, Hold
+from opentalos.gateway.http.body_budget import Hold
 from opentalos.gateway.http.connection_host import ConnectionHost
 from opentalos.gateway.http.request_target import reason_of
 
@@ -214,7 +214,7 @@ class RequestReading(ABC):
         """Whether the budget has room for a body; nothing is reserved."""
         if self._server.body_bytes + left > self._server.limits.bodies_bytes_total_max:
             return False
-        if left <= UNSHARED_BYTES:
+        if not left or (left <= self._server.budget.unshared_bytes and self._is_idle()):
             return True
         return self._begin_hold().fits(left)
 
@@ -247,11 +247,17 @@ class RequestReading(ABC):
         if hold is not None:
             if not hold.take(count):
                 return False
-        elif self._body_bytes > UNSHARED_BYTES and not self._begin_hold().take(self._body_bytes):
+        elif self._is_shared() and not self._begin_hold().take(self._body_bytes):
             return False
         server.body_bytes += count
         self._charged += count
         return True
+
+    def _is_shared(self) -> bool:
+        """Whether the body as far as it came counts in a share."""
+        return self._body_bytes > self._server.budget.unshared_bytes or (
+            not self._body_left and not self._is_idle()  # pipelined, and in chunks
+        )
 
     def _drop_body(self) -> None:
         """Return what the body took of the budget."""

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.gateway.http.support import LIMITS, Bench, request, statuses
 
 from opentalos.gateway.http.body_budget import UNSHARED_BYTES, Claim
-from opentalos.gateway.http.connection import FEED_BYTES_MAX
+from opentalos.gateway.http.connection import AHEAD_BYTES, FEED_BYTES_MAX
 from opentalos.gateway.http.request_reading import HEADERS_MAX
 
 HEAD = replace(LIMITS, header_bytes_max=16 << 10)
@@ -300,6 +300,35 @@ def test_small_bodies_of_strangers_are_read_while_their_share_is_full() -> None:
         connection.data_received(head() + b"x" * (BODY - 1))
     connection, _ = bench.connect(STRANGER)
     connection.data_received(head(size=UNSHARED_BYTES) + b"x" * UNSHARED_BYTES)
+    assert len(bench.seen) == 1
+
+
+def test_small_bodies_that_strangers_send_ahead_count_in_their_share() -> None:
+    bench = budget_bench()
+    small = head(size=UNSHARED_BYTES) + b"x" * UNSHARED_BYTES
+    for number in range(40):
+        connection, _ = bench.connect(f"198.51.100.{number % 4}")
+        connection.pause_writing()  # it does not read, so its requests wait
+        for _ in range(10):
+            connection.data_received(small)
+    first_ones = 40 * UNSHARED_BYTES
+    strangers = BODIES.bodies_bytes_total_max // 8
+    assert bench.server.body_bytes <= first_ones + strangers + 40 * 10 * AHEAD_BYTES
+    connection, _ = bench.connect(KNOWN)
+    connection.data_received(head("alice") + b"x" * BODY)
+    assert len(bench.seen) == 1
+
+
+def test_a_small_budget_is_not_filled_by_one_small_body_for_each_connection() -> None:
+    limits = replace(BODIES, body_bytes_max=1 << 10, bodies_bytes_total_max=64 << 10)
+    bench = Bench(replace(limits, connections_max=100))
+    bench.server.budget.identify = identify
+    for _ in range(99):
+        connection, _ = bench.connect(STRANGER)
+        connection.data_received(head(size=1 << 10) + b"x" * 1000)
+    connection, transport = bench.connect(KNOWN)
+    connection.data_received(head("alice", 1 << 10) + b"x" * (1 << 10))
+    assert transport.written == b""
     assert len(bench.seen) == 1
 
 
