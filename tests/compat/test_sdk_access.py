@@ -13,10 +13,9 @@ GET_AND_DESCRIBE, PUT_AND_DESCRIBE = 6, 5
 DENIED, UNKNOWN = "PERMISSION_DENIED_ERROR", "TOPIC_NOT_EXIST"
 
 
-def cli(server: ServerProcess, *words: str) -> str:
-    """Run ``talos`` against the server, as root."""
-    root = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}"
-    command = [str(TALOS), *words, "--url", server.url, "--as", root]
+def cli(server: ServerProcess, *words: str, key: Key = ROOT_KEY) -> str:
+    """Run ``talos`` against the server."""
+    command = [str(TALOS), *words, "--url", server.url, "--as", f"{key.key_id}:{key.secret}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -50,6 +49,11 @@ def test_a_principal_sees_and_does_only_what_was_granted(sdk: Sdk, server: Serve
     assert outcome["listed"] == []
 
     grant(server, topic, "reader", GET_AND_DESCRIBE)
+    outcome = sdk.run("access", key=key, **arguments)[0]
+    assert outcome["describe"]["code"] == UNKNOWN, "a plain name means an accepted topic only"
+    assert outcome["get"].get("code", "") == "", "the resource name always means this topic"
+
+    cli(server, "acl", "accept", "root/private", key=key)
     outcome = sdk.run("access", key=key, **arguments)[0]
     assert codes(outcome) == {"describe": "", "put": DENIED, "get": "", "delete": DENIED}
 

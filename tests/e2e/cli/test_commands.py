@@ -77,9 +77,19 @@ def test_permissions_users_and_keys(talos: Commands) -> None:
     }
     assert listed["alice"] == ["get", "describe"]
     assert topic in alice("topic", "list").out
-    assert "talos acl grant" in alice.fails("topic", "delete", topic, "--yes")
+    assert f"write root/{topic}, or accept" in alice.fails("topic", "describe", topic)
+    alice("topic", "describe", f"root/{topic}")
+    assert "talos acl grant" in alice.fails("topic", "delete", f"root/{topic}", "--yes")
+    alice("acl", "accept", f"root/{topic}")
+    alice("topic", "describe", topic)
+    alice("acl", "decline", topic)
+    alice.fails("topic", "describe", topic)
+    alice("acl", "accept", f"root/{topic}")
     talos("acl", "revoke", topic, "alice")
     assert "does not exist" in alice.fails("topic", "describe", topic)
+    talos("acl", "grant", topic, "alice", "describe")
+    assert "or accept" in alice.fails("topic", "describe", topic)
+    talos("acl", "revoke", topic, "alice")
 
     assert "live" in talos("user", "list").out
     talos("user", "disable", "alice")

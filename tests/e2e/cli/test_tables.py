@@ -269,6 +269,11 @@ def test_rights_are_granted_and_revoked(talos: Commands) -> None:
     talos("table", "alter", table, "--allow", "reader:app-read")
     talos("table", "scan", f"root/{table}", *as_reader)
     talos.fails("table", "put", f"root/{table}", "k=a", *as_reader)
+    assert f"write root/{table}, or accept" in talos.fails("table", "scan", table, *as_reader)
+    talos("table", "accept", f"root/{table}", *as_reader)
+    talos("table", "scan", table, *as_reader)
+    talos("table", "decline", table, *as_reader)
+    talos.fails("table", "scan", table, *as_reader)
     talos("table", "alter", table, "--forbid", "reader")
     talos.fails("table", "scan", f"root/{table}", *as_reader)
 

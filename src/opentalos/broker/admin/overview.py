@@ -62,7 +62,7 @@ class OverviewService:
     async def overview(self, caller: Principal) -> tuple[Sequence[TopicOverview], int]:
         """The first topics that the caller may see, and how many more there are."""
         topics = self.visible_topics(caller)
-        described = await self._reader.describe_all(topics[:TOPICS_MAX])
+        described = await self._reader.describe_all(caller, topics[:TOPICS_MAX])
         now_s = asyncio.get_running_loop().time()
         found = [
             TopicOverview(topic, self._rate(topic, now_s), await self._lags(caller, topic.topic))

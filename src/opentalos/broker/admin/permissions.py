@@ -1,10 +1,13 @@
 """PermissionService: the access list of a topic."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.values import Topic
-from opentalos.catalog.access.grants import grant_of, granted, grants_of, revoked
+from opentalos.catalog.access.authorize import permissions_of
+from opentalos.catalog.access.grants import grant_seen, granted, grants_seen, revoked
+from opentalos.catalog.access.plain_names import accepted_by
 from opentalos.model.identity import GUEST, Grantee, GrantType, Permission, Principal
 
 
@@ -60,13 +63,39 @@ class PermissionService:
 
         await self._context.topics.change(topic, without)
 
+    async def set_accepted(self, caller: Principal, name: str, accepted: bool) -> None:
+        """Accept the grants that the caller has on a topic, or take the acceptance back.
+
+        Once accepted, the topic's plain name means this topic to the caller. Revoking the grant
+        revokes the acceptance.
+        Raises: TopicNotExist, InvalidName, and as ``accepted_by``.
+        """
+        topics, topic = self._context.topics, self._granted_topic(caller, name)
+        await topics.change(
+            topic,
+            lambda now: replace(now, accepted=accepted_by(topics.names, caller, now, accepted)),
+        )
+
     def list_permission(self, caller: Principal, resource: str) -> Mapping[str, int]:
-        """Identifier to mask, the owner included."""
-        return grants_of(self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource))
+        """Identifier to mask, the owner included; to grantees, only what concerns them."""
+        return grants_seen(caller, self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource))
 
     def get_permission(self, caller: Principal, resource: str, grantee: Grantee) -> int:
-        """Mask of one grantee; 0 if nothing was granted."""
-        return grant_of(self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource), grantee)
+        """Mask of one grantee; 0 if nothing was granted.
+
+        Raises: PermissionDenied: a grantee asks for another one, whether it has a grant or not.
+        """
+        topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
+        mask = grant_seen(caller, topic, grantee)
+        if mask is None:
+            self._context.authorizer.refuse(caller, "read grants of others", resource)
+        return mask
+
+    def _granted_topic(self, caller: Principal, name: str) -> Topic:
+        """The topic, if the caller has any right on it. Raises: TopicNotExist, InvalidName."""
+        mask = permissions_of(caller, self._context.topics.find(caller, name))
+        lowest = Permission(mask & -mask) if mask else Permission.DESCRIBE_TOPIC
+        return self._context.find_topic(caller, lowest, name)
 
 
 def _kinds_of(topic: Topic, identifier: str) -> list[Grantee]:

@@ -49,7 +49,13 @@ class TopicGroupService:
     async def lookup_topics(self, caller: Principal, name: str) -> Mapping[str, int]:
         """Resource name to partition count of the group's topics that the caller may read."""
         matches = self._groups.get(caller.owner_id, name).matcher()
-        found = await self._matching(caller, Permission.GET_MESSAGE, matches)
+        meant = self._context.topics.names.meant
+        found = [
+            topic
+            for topic in await self._matching(caller, Permission.GET_MESSAGE, matches)
+            # A group consists of plain names; another owner cannot add a topic to it by a grant.
+            if meant(caller, topic.name) is topic
+        ]
         return {topic.resource: topic.consumer_partitions for topic in found}
 
     async def match_topics(self, caller: Principal, pattern: str, team: str) -> Sequence[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.peer_rpc.remote_logs import PartitionFacts, Question, RemoteLogs, Wanted
 from opentalos.broker.values import PartitionState, QuotaUse, Topic, TopicDescription
-from opentalos.catalog.access.grants import grants_of
+from opentalos.catalog.access.grants import grants_seen
 from opentalos.catalog.quota.quotas import topic_rates
 from opentalos.log.results import PartitionStats
 from opentalos.model.errors import TalosError
@@ -32,7 +32,7 @@ class TopicReader:
             owned += topics.owned_by(caller.id)
         return sorted(owned, key=lambda topic: (topic.name, topic.owner))
 
-    async def describe(self, topic: Topic) -> TopicDescription:
+    async def describe(self, caller: Principal, topic: Topic) -> TopicDescription:
         """The full description; a partition whose state cannot be read now is left out."""
         partitions = range(topic.consumer_partitions)
         found = await self._logs.read(topic, partitions, Question(Wanted.STATE))
@@ -41,18 +41,22 @@ class TopicReader:
             for partition, facts in zip(partitions, found, strict=True)
             if not isinstance(facts, TalosError)
         ]
-        return self._description(topic, states)
+        return self._description(caller, topic, states)
 
-    async def describe_all(self, topics: Sequence[Topic]) -> Sequence[TopicDescription]:
+    async def describe_all(
+        self, caller: Principal, topics: Sequence[Topic]
+    ) -> Sequence[TopicDescription]:
         """Descriptions of many topics; partition states only if they are not too many."""
         if sum(topic.consumer_partitions for topic in topics) > LIST_PARTITIONS_MAX:
-            return [self._description(topic, []) for topic in topics]
-        return await asyncio.gather(*(self.describe(topic) for topic in topics))
+            return [self._description(caller, topic, []) for topic in topics]
+        return await asyncio.gather(*(self.describe(caller, topic) for topic in topics))
 
-    def _description(self, topic: Topic, states: list[PartitionState]) -> TopicDescription:
+    def _description(
+        self, caller: Principal, topic: Topic, states: list[PartitionState]
+    ) -> TopicDescription:
         rates = topic_rates(self._context.config.quota, topic.quota)
         use = QuotaUse(rates, self._context.spaces.used(topic))
-        return TopicDescription(topic, tuple(states), use, grants_of(topic))
+        return TopicDescription(topic, tuple(states), use, grants_seen(caller, topic))
 
 
 def _state(partition: int, facts: PartitionFacts) -> PartitionState:

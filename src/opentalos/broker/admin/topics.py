@@ -147,7 +147,7 @@ class TopicService:
 
     async def describe_topic(self, caller: Principal, name: str) -> TopicDescription:
         """A topic's description; a partition whose state cannot be read now is left out."""
-        return await self._reader.describe(self.find_topic(caller, name))
+        return await self._reader.describe(caller, self.find_topic(caller, name))
 
     def list_topics(self, caller: Principal) -> Sequence[Topic]:
         """Topics that the caller or its organisation owns, by name."""

@@ -34,7 +34,7 @@ class MetricService:
 
     async def list_topics_info(self, caller: Principal) -> Sequence[TopicDescription]:
         """Descriptions of the caller's topics (listTopicsInfo and MetricService.listTopics)."""
-        return await self._reader.describe_all(self._reader.owned_by(caller))
+        return await self._reader.describe_all(caller, self._reader.owned_by(caller))
 
     async def consumer_groups(self, caller: Principal, resource: str) -> Sequence[str]:
         """Consumer groups of a topic that the caller may know of, sorted."""

@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from opentalos.catalog.access.authorize import Governed, permissions_of
 from opentalos.catalog.topics.topic import Topic
 from opentalos.model.errors import BadRequest, PermissionDenied
-from opentalos.model.identity import GUEST, Grantee, GrantType, Permission
+from opentalos.model.identity import GUEST, Grantee, GrantType, Permission, Principal
 
 IDENTIFIER_CHARS_MAX = 256
 GRANTABLE = int(Permission.PUT_MESSAGE | Permission.GET_MESSAGE | Permission.DESCRIBE_TOPIC)
 GRANTS_MAX = 1_000  # per topic
+_CHANGE_PERMISSION = int(Permission.CHANGE_PERMISSION)
 
 
 def check_grant(owner: str, grantee: Grantee, mask: int) -> Grantee:
@@ -54,20 +56,39 @@ def revoked(topic: Topic, grantee: Grantee) -> Topic:
     return replace(topic, acl={key: mask for key, mask in topic.acl.items() if key != stored})
 
 
-def grant_of(topic: Topic, grantee: Grantee) -> int:
-    """Mask of one grantee; the owner has everything."""
+def grant_seen(caller: Principal, topic: Topic, grantee: Grantee) -> int | None:
+    """Mask of one grantee; the owner has everything. None: it does not concern the caller."""
     stored = check_grantee(grantee)
+    if not concerns(caller, topic, stored.identifier):
+        return None
     if stored.type != GrantType.GUEST and stored.identifier == topic.owner:
         return int(Permission.ADMIN)
     return topic.acl.get(stored, 0)
 
 
-def grants_of(topic: Topic) -> Mapping[str, int]:
-    """Identifier to mask, the owner first; grants to one identifier of several types add up."""
+def grants_seen(caller: Principal, topic: Topic) -> Mapping[str, int]:
+    """Identifier to mask, the owner first; grants to one identifier of several types add up.
+
+    A grantee sees only what concerns it; see ``concerns``.
+    """
     masks = {topic.owner: int(Permission.ADMIN)}
     for grantee, mask in topic.acl.items():
-        masks[grantee.identifier] = masks.get(grantee.identifier, 0) | mask
+        if concerns(caller, topic, grantee.identifier):
+            masks[grantee.identifier] = masks.get(grantee.identifier, 0) | mask
     return masks
+
+
+def concerns(caller: Principal, resource: Governed, identifier: str) -> bool:
+    """Whether the caller may see a grant to that identifier on a topic or table.
+
+    Who may change grants sees all; others see the owner and what was granted to them, not which
+    other tenants use the resource.
+    """
+    return (
+        identifier == resource.owner
+        or identifier in caller.identifiers
+        or bool(permissions_of(caller, resource) & _CHANGE_PERMISSION)
+    )
 
 
 def _refuse_owner(owner: str, grantee: Grantee) -> None:

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from opentalos.catalog.access.authorize import permissions_of
+from opentalos.catalog.access.grants import concerns
 from opentalos.catalog.tables.table import StreamState, Table, encode_table
 from opentalos.catalog.topics.change import check_text
 from opentalos.catalog.topics.topic import Topic
 from opentalos.model.errors import NotSupported, SizeExceeded, ValidationFailed
+from opentalos.model.identity import Principal, TableRight
 from opentalos.model.sds_limits import SdsLimits
 from opentalos.model.table import AppRight, TableSpec, TableState, WhenFull
 
@@ -14,6 +17,8 @@ IDENTIFIER_CHARS_MAX = 128
 GRANTS_MAX = 1_000
 CAPACITY_MAX = 1 << 31  # units per second
 QUOTA_BYTES_MAX = (1 << 63) - 1
+_CHANGE_ACCESS = int(TableRight.CHANGE_ACCESS)
+_PUBLIC = (AppRight.PUBLIC_READ, AppRight.PUBLIC_WRITE)
 _OF_APPLICATION_USERS = (
     AppRight.APP_USER_ENTITY_GROUP_READ,
     AppRight.APP_USER_ENTITY_GROUP_WRITE,
@@ -116,8 +121,31 @@ def altered_table(
     return _checked(replace(changed, schema=schema, altered_ms=now_ms), limits)
 
 
+def as_seen_by(caller: Principal, table: Table) -> Table:
+    """The table with the grants that concern the caller, and the public ones; all grants for a
+    caller who may change them."""
+    if permissions_of(caller, table) & _CHANGE_ACCESS:
+        return table
+    shared = {
+        who: rights if concerns(caller, table, who) else _public(rights)
+        for who, rights in table.app_acl.items()
+    }
+    return replace(
+        table,
+        app_acl={who: rights for who, rights in shared.items() if rights},
+        team_acl={
+            who: rights for who, rights in table.team_acl.items() if concerns(caller, table, who)
+        },
+        accepted={},
+    )
+
+
+def _public(rights: tuple[AppRight, ...]) -> tuple[AppRight, ...]:
+    return tuple(right for right in rights if right in _PUBLIC)
+
+
 def _checked(table: Table, limits: SdsLimits) -> Table:
-    size = len(encode_table(table))
+    size = len(encode_table(replace(table, accepted={})))  # grantees add those, not the owner
     if size > limits.schema_bytes_max:
         raise SizeExceeded(f"a table's record of {size} bytes, at most {limits.schema_bytes_max}")
     return table

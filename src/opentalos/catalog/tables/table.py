@@ -5,6 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from opentalos.catalog.access.acceptance import (
+    Accepted,
+    decode_accepted,
+    encode_accepted,
+    still_granted,
+)
 from opentalos.catalog.tables.schema_record import decode_schema, encode_schema
 from opentalos.model.errors import CorruptLog, NewerFormat
 from opentalos.model.identity import TableRight
@@ -70,6 +76,7 @@ class Table:
     quota_bytes: int | None = None
     app_acl: Mapping[str, tuple[AppRight, ...]] = field(default_factory=dict)
     team_acl: Mapping[str, tuple[TeamRight, ...]] = field(default_factory=dict)
+    accepted: Accepted = field(default_factory=dict)  # whose plain name may mean this table
     streams: Mapping[str, StreamState] = field(default_factory=dict)  # enabled; keys as in schema
     next_stream_id: int = 1
     when_full: WhenFull = WhenFull.REFUSE
@@ -92,6 +99,7 @@ class Table:
         object.__setattr__(self, "resource", resource)
         object.__setattr__(self, "masks", masks)
         object.__setattr__(self, "public_mask", public)
+        object.__setattr__(self, "accepted", still_granted(self, self.accepted))
 
     @property
     def guest_mask(self) -> int:
@@ -141,6 +149,8 @@ def encode_table(table: Table) -> bytes:
     record["team_acl"] = {
         name: [right.name for right in rights] for name, rights in table.team_acl.items()
     }
+    if table.accepted:
+        record["accepted"] = encode_accepted(table.accepted)
     record["streams"] = {topic: state._asdict() for topic, state in table.streams.items()}
     record["when_full"] = table.when_full.value
     return json.dumps(record, separators=(",", ":"), sort_keys=True).encode()
@@ -163,6 +173,7 @@ def decode_table(value: bytes) -> Table:
             team_acl={
                 who: tuple(TeamRight[name] for name in names) for who, names in teams.items()
             },
+            accepted=decode_accepted(record.get("accepted", {})),  # absent in older records
             streams={topic: StreamState(**state) for topic, state in record["streams"].items()},
             when_full=WhenFull(record["when_full"]),
         )

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from opentalos.catalog.access.authorize import permissions_of, table_not_exist
+from opentalos.catalog.access.authorize import table_not_exist
+from opentalos.catalog.access.plain_names import PlainNames, how_to_name
 from opentalos.catalog.records.record_index import Codec, RecordIndex, record_path
 from opentalos.catalog.records.unseen_records import UnseenRecords
 from opentalos.catalog.tables.space import TableSpaces
 from opentalos.catalog.tables.table import Table, decode_table, encode_table
-from opentalos.model.errors import NotFound
+from opentalos.model.errors import NotFound, TableNotExist
 from opentalos.model.identity import Principal
 from opentalos.model.names import check_name
 from opentalos.model.table import TableState
@@ -27,7 +28,7 @@ class TableCatalog:
         self.spaces = TableSpaces(meta, self._quota_of)
         self._listener = listener
         self._by_uuid: dict[str, Table] = {}
-        self._by_name: dict[str, dict[str, Table]] = {}  # name, then owner
+        self.names: PlainNames[Table] = PlainNames()
         self._dropped: dict[str, Table] = {}  # by uuid
 
     async def start(self) -> None:
@@ -46,23 +47,11 @@ class TableCatalog:
     def find(self, caller: Principal, name: str) -> Table | None:
         """Resolve a plain name or ``owner/name`` for a caller, from memory; hot path.
 
-        A plain name means the caller's organisation's table, then its own, then one that was
-        granted to it (the first by owner id). The result is not yet authorised.
+        A plain name means the caller's organisation's table, then its own, then the only one
+        whose grant it accepted (``PlainNames``). The result is not yet authorised.
         """
         owner, slash, plain = name.rpartition("/")
-        owners = self._by_name.get(plain)
-        if owners is None:
-            return None
-        if slash:
-            return owners.get(owner)
-        if not caller.anonymous:
-            for own in (caller.owner_id, caller.id):
-                if own in owners:
-                    return owners[own]
-        for owner in sorted(owners):
-            if permissions_of(caller, owners[owner]):
-                return owners[owner]
-        return None
+        return self.names.owned(owner, plain) if slash else self.names.meant(caller, plain)
 
     async def read(self, caller: Principal, name: str) -> Table:
         """``find`` from the MetaStore, after memory had no such table.
@@ -76,7 +65,7 @@ class TableCatalog:
             await self.unseen.look([(owner, plain, None) for owner in owners])
         found = self.find(caller, name)
         if found is None:
-            raise table_not_exist(name)
+            raise unknown_table(self.names, caller, name)
         return found
 
     def all(self) -> Collection[Table]:
@@ -134,17 +123,21 @@ class TableCatalog:
                 self._dropped[new.uuid] = new
             else:
                 self._by_uuid[new.uuid] = new
-                self._by_name.setdefault(new.name, {})[new.owner] = new
+                self.names.add(new)
         self._listener(old, new)
 
     def _forget(self, old: Table) -> None:
         self._dropped.pop(old.uuid, None)
         if self._by_uuid.pop(old.uuid, None) is None:
             return
-        names = self._by_name[old.name]
-        del names[old.owner]
-        if not names:
-            del self._by_name[old.name]
+        self.names.remove(old)
+
+
+def unknown_table(names: PlainNames[Table], caller: Principal, name: str) -> TableNotExist:
+    """The error for a name that means no table to the caller."""
+    error = table_not_exist(name)
+    hint = "" if "/" in name else how_to_name("table", names.usable(caller, name))
+    return TableNotExist(f"{error}{hint}") if hint else error
 
 
 def table_path(owner: str, name: str) -> str:

@@ -6,6 +6,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar
 
+from opentalos.catalog.access.acceptance import (
+    Accepted,
+    decode_accepted,
+    encode_accepted,
+    still_granted,
+)
 from opentalos.model.errors import CorruptLog, NewerFormat
 from opentalos.model.identity import Grantee, GrantType
 from opentalos.model.message import Durability
@@ -57,6 +63,7 @@ class Topic:
     status: TopicStatus = TopicStatus.ACTIVE
     attributes: Mapping[str, str] = field(default_factory=dict)
     acl: Mapping[Grantee, int] = field(default_factory=dict)
+    accepted: Accepted = field(default_factory=dict)  # whose plain name may mean this topic
     quota: BaseQuota | None = None
     created_ms: int = 0
     old_partitions: int | None = None  # the count before the last change
@@ -83,6 +90,7 @@ class Topic:
         object.__setattr__(self, "resource", name)
         object.__setattr__(self, "masks", masks)
         object.__setattr__(self, "guest_mask", guest_mask)
+        object.__setattr__(self, "accepted", still_granted(self, self.accepted))
 
     @property
     def shrinking(self) -> bool:
@@ -118,6 +126,8 @@ def encode_topic(topic: Topic) -> bytes:
     record["acl"] = [
         [grantee.type.name, grantee.identifier, mask] for grantee, mask in topic.acl.items()
     ]
+    if topic.accepted:
+        record["accepted"] = encode_accepted(topic.accepted)
     record["quota"] = encode_quota(topic.quota)
     return json.dumps(record, separators=(",", ":"), sort_keys=True).encode()
 
@@ -137,6 +147,7 @@ def decode_topic(value: bytes) -> Topic:
             status=TopicStatus[record["status"]],
             attributes=record["attributes"],
             acl={Grantee(GrantType[kind], name): mask for kind, name, mask in record["acl"]},
+            accepted=decode_accepted(record.get("accepted", {})),  # absent in older records
             quota=decode_quota(record["quota"]),
         )
     except (KeyError, TypeError, ValueError) as error:

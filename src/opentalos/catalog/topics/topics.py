@@ -3,10 +3,11 @@
 from collections.abc import Callable, Collection, Sequence
 
 from opentalos.catalog.access.authorize import permissions_of, topic_not_exist
+from opentalos.catalog.access.plain_names import PlainNames, how_to_name
 from opentalos.catalog.records.record_index import Codec, RecordIndex, record_path
 from opentalos.catalog.records.unseen_records import UnseenRecords
 from opentalos.catalog.topics.topic import Topic, TopicStatus, decode_topic, encode_topic
-from opentalos.model.errors import NotFound
+from opentalos.model.errors import NotFound, TopicNotExist
 from opentalos.model.identity import Principal
 from opentalos.model.names import SYSTEM_TENANT, SYSTEM_TOPICS, check_name
 from opentalos.ports.meta_store import MetaStore
@@ -25,7 +26,7 @@ class TopicCatalog:
         self._listener = listener
         self._by_resource: dict[str, Topic] = {}
         self._by_uuid: dict[str, Topic] = {}
-        self._by_name: dict[str, dict[str, Topic]] = {}  # name, then owner
+        self.names: PlainNames[Topic] = PlainNames()
         self._by_owner: dict[str, dict[str, Topic]] = {}  # owner, then name
         self._tombstones: dict[str, Topic] = {}  # by resource name
         self._shrinking: dict[str, Topic] = {}  # by resource name
@@ -45,16 +46,22 @@ class TopicCatalog:
     def find(self, caller: Principal, name: str) -> Topic:
         """Resolve a plain name, ``owner/name`` or a resource name for a caller.
 
-        A plain name means the caller's organisation's topic, then its own, then one that was
-        granted to it (the first by owner id). The result is not yet authorised.
+        A plain name means the caller's organisation's topic, then its own, then the only one
+        whose grant it accepted (``PlainNames``). The result is not yet authorised.
 
         Raises: TopicNotExist, InvalidName.
         """
         topic = self._resolve(caller, name)
         if topic is None:
-            plain = "#" not in name and "/" not in name and not caller.anonymous
-            raise topic_not_exist(name, *((caller.owner_id, caller.id) if plain else ()))
+            raise self._unknown(caller, name)
         return topic
+
+    def _unknown(self, caller: Principal, name: str) -> TopicNotExist:
+        if "#" in name or "/" in name:
+            return topic_not_exist(name)
+        error = topic_not_exist(name, *(() if caller.anonymous else (caller.owner_id, caller.id)))
+        hint = how_to_name("topic", self.names.usable(caller, name))
+        return TopicNotExist(f"{error}{hint}", error.records) if hint else error
 
     def _resolve(self, caller: Principal, name: str) -> Topic | None:
         if name in self._by_resource:
@@ -64,16 +71,10 @@ class TopicCatalog:
         owner, slash, plain = name.rpartition("/")
         if plain not in SYSTEM_TOPICS:
             check_name(plain)
-        owners = self._by_name.get(plain, {})
-        if slash:
-            return owners.get(owner)
-        for own in (caller.owner_id, caller.id):
-            if own in owners and not caller.anonymous:
-                return owners[own]
-        for owner in sorted(owners):
-            if permissions_of(caller, owners[owner]):
-                return owners[owner]
-        return None
+        elif not slash:  # only the service can have topics of these names
+            topic = self.names.owned(SYSTEM_TENANT, plain)
+            return topic if topic is not None and permissions_of(caller, topic) else None
+        return self.names.owned(owner, plain) if slash else self.names.meant(caller, plain)
 
     def all(self) -> Collection[Topic]:
         """Every topic that is not being deleted; a live view, not to be kept over an await."""
@@ -127,7 +128,7 @@ class TopicCatalog:
         if new is not None:
             if new.status == TopicStatus.ACTIVE:
                 self._by_resource[new.resource] = self._by_uuid[new.uuid] = new
-                self._by_name.setdefault(new.name, {})[new.owner] = new
+                self.names.add(new)
                 self._by_owner.setdefault(new.owner, {})[new.name] = new
                 if new.shrinking:
                     self._shrinking[new.resource] = new
@@ -141,14 +142,11 @@ class TopicCatalog:
         if self._by_resource.pop(old.resource, None) is None:
             return
         del self._by_uuid[old.uuid]
-        for index, key, inner in (
-            (self._by_name, old.name, old.owner),
-            (self._by_owner, old.owner, old.name),
-        ):
-            names = index[key]
-            del names[inner]
-            if not names:
-                del index[key]
+        self.names.remove(old)
+        owned = self._by_owner[old.owner]
+        del owned[old.name]
+        if not owned:
+            del self._by_owner[old.owner]
 
 
 def topic_path(owner: str, name: str) -> str:

@@ -60,8 +60,9 @@ def _similar_names(server: ServerOptions, kind: str, name: str) -> str:
         found = server.rest(_LIST_TIMEOUT_S)("GET", f"{kind}s", query=query)[f"{kind}s"]
     except errors.TalosError:
         found = []
-    names = [resource["name"] for resource in found]
-    near = difflib.get_close_matches(name.rpartition("/")[2], names, _NAMES_MAX, _SIMILARITY_MIN)
+    plain = name.rpartition("/")[2]
+    names = [resource["name"] for resource in found if resource["name"] != name]
+    near = difflib.get_close_matches(plain, names, _NAMES_MAX, _SIMILARITY_MIN)
     if near:
         return f"did you mean {', '.join(near)}?"
     return f"list the visible {kind}s with talos {kind} list"

@@ -56,6 +56,57 @@ async def test_a_grantee_can_neither_grant_nor_see_the_list_without_describe() -
             permissions.get_permission(CAROL, topic.resource, BOB_GRANT)
 
 
+async def test_a_grantee_sees_its_own_grants_only() -> None:
+    async with world() as w:
+        topic, permissions = await w.topic(ALICE), w.broker.permissions
+        team, carol = Grantee(GrantType.APP_USER, "CIblue"), Grantee(GrantType.DEVELOPER, "carol")
+        for grantee in (BOB_GRANT, team, carol, Grantee(GrantType.GUEST, "")):
+            await permissions.set_permission(ALICE, topic.resource, grantee, Permission(4))
+        everything = {"alice": 31, "bob": 4, "CIblue": 4, "carol": 4, "guest": 4}
+        for caller in (ALICE, ROOT):
+            assert permissions.list_permission(caller, topic.resource) == everything
+        own = {"alice": 31, "bob": 4, "CIblue": 4}
+        assert permissions.list_permission(BOB, topic.resource) == own
+        described = await w.broker.topics.describe_topic(BOB, topic.resource)
+        assert described.permissions == own
+        assert permissions.list_permission(GUEST, topic.resource) == {"alice": 31, "guest": 4}
+        assert permissions.get_permission(BOB, topic.resource, team) == 4
+        for other in (carol, Grantee(GrantType.DEVELOPER, "nobody")):
+            with pytest.raises(PermissionDenied, match="not allowed to read grants of others"):
+                permissions.get_permission(BOB, topic.resource, other)
+
+
+async def test_a_stranger_cannot_take_the_messages_of_a_producer_by_a_grant() -> None:
+    async with world() as w:
+        permissions = w.broker.permissions
+        stolen = await w.topic(ALICE, "feed")
+        await permissions.set_permission(ALICE, stolen.resource, BOB_GRANT, Permission(7))
+        with pytest.raises(TopicNotExist, match="alice/feed"):
+            w.broker.topics.find_topic(BOB, "feed")
+        await permissions.set_accepted(BOB, "alice/feed", True)
+        assert w.broker.topics.find_topic(BOB, "feed").owner == "alice"
+        await permissions.set_accepted(BOB, "feed", False)
+        with pytest.raises(TopicNotExist, match="alice/feed"):
+            w.broker.topics.find_topic(BOB, "feed")
+
+
+async def test_a_grant_may_be_accepted_with_any_right_and_not_without() -> None:
+    async with world() as w:
+        permissions = w.broker.permissions
+        topic = await w.topic(ALICE)
+        await permissions.set_permission(ALICE, topic.resource, BOB_GRANT, Permission.PUT_MESSAGE)
+        await permissions.set_accepted(BOB, "alice/t", True)
+        texts = set()
+        for name in ("alice/t", "alice/u"):
+            with pytest.raises(TopicNotExist) as error:
+                await permissions.set_accepted(CAROL, name, True)
+            texts.add(str(error.value).replace(name, "X"))
+        assert len(texts) == 1
+        for caller in (ALICE, ROOT):
+            with pytest.raises(BadRequest, match="nothing is granted"):
+                await permissions.set_accepted(caller, "alice/t", True)
+
+
 @pytest.mark.parametrize("mask", [8, 12, 15, 16, 31])
 async def test_changing_the_topic_cannot_be_granted(mask: int) -> None:
     async with world() as w:

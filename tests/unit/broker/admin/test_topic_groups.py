@@ -7,19 +7,22 @@ from opentalos.model.errors import BadRequest, PermissionDenied, TopicGroupNotEx
 from opentalos.model.identity import GUEST, Grantee, GrantType, Permission
 
 
-async def test_a_group_finds_only_topics_that_its_owner_may_read() -> None:
+async def test_a_group_finds_only_own_and_accepted_topics_that_its_owner_may_read() -> None:
     async with world() as w:
         mine = await w.topic(BOB, "log-a", partitions=3)
         read = {Grantee(GrantType.DEVELOPER, "bob"): Permission(6)}
         granted = await w.topic(ALICE, "log-b", acl=read)
         describe = {Grantee(GrantType.DEVELOPER, "bob"): Permission(4)}
         await w.topic(ALICE, "log-c", acl=describe)
+        await w.broker.permissions.set_accepted(BOB, "alice/log-c", True)
         await w.topic(ALICE, "log-d")
         groups = w.broker.topic_groups
         pattern = TopicGroup(
             name="p", owner="", type=TopicGroupType.TOPIC_PATTERN, pattern="log-.*"
         )
         assert (await groups.create_topic_group(BOB, pattern)).owner == "bob"
+        assert await groups.lookup_topics(BOB, "p") == {mine.resource: 3}
+        await w.broker.permissions.set_accepted(BOB, "alice/log-b", True)
         expected = {mine.resource: 3, granted.resource: 1}
         assert await groups.lookup_topics(BOB, "p") == expected
         in_set = TopicGroup(

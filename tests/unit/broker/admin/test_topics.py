@@ -42,7 +42,7 @@ async def test_a_created_topic_is_described_with_all_its_parts() -> None:
         )
         await w.put(ALICE, topic, 1, 5)
         for caller in (ALICE, BOB, ROOT):
-            found = await w.broker.topics.describe_topic(caller, "t")
+            found = await w.broker.topics.describe_topic(caller, "alice/t")
             assert found.topic == topic
         assert [(s.partition, s.start_offset, s.end_offset) for s in found.partitions] == [
             (0, 0, -1),

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT, MovableTime
 
 from opentalos.catalog.access.authorize import Authorizer, permissions_of
-from opentalos.catalog.access.grants import grant_of, granted, grants_of, revoked
+from opentalos.catalog.access.grants import grant_seen, granted, grants_seen, revoked
 from opentalos.catalog.topics.topic import Topic
 from opentalos.model.errors import BadRequest, PermissionDenied, TopicNotExist
 from opentalos.model.identity import GUEST, Grantee, GrantType, Permission, Principal
@@ -97,16 +97,26 @@ async def test_every_denial_is_counted_and_logged_up_to_a_rate(
 def test_a_grant_overwrites_and_a_revoked_grantee_has_nothing() -> None:
     bob = Grantee(DEVELOPER, "bob")
     topic = granted(granted(_topic("alice"), bob, 7), bob, 1)
-    assert grant_of(topic, bob) == 1
-    assert grants_of(topic) == {"alice": 31, "bob": 1}
+    assert grant_seen(ALICE, topic, bob) == 1
+    assert grants_seen(ALICE, topic) == {"alice": 31, "bob": 1}
     gone = revoked(topic, bob)
-    assert grant_of(gone, bob) == 0
+    assert grant_seen(ALICE, gone, bob) == 0
     assert revoked(gone, bob) == gone
+
+
+def test_a_grantee_sees_the_owner_and_what_was_granted_to_it() -> None:
+    topic = _topic("alice", bob=6, CIblue=1, carol=4, CLacme=2)
+    assert grants_seen(BOB, topic) == {"alice": 31, "bob": 6, "CIblue": 1}
+    assert grants_seen(DAVE, topic) == {"alice": 31, "CLacme": 2}
+    assert set(grants_seen(ROOT, topic)) == {"alice", "bob", "CIblue", "carol", "CLacme"}
+    for grantee in ("carol", "eve"):  # with a grant or without one, the answer is the same
+        assert grant_seen(BOB, topic, Grantee(DEVELOPER, grantee)) is None
+    assert grant_seen(BOB, topic, Grantee(DEVELOPER, "CIblue")) == 1
 
 
 def test_owners_keep_their_permissions_and_no_other_gets_them() -> None:
     topic, owner = _topic("alice"), Grantee(DEVELOPER, "alice")
-    assert grant_of(topic, owner) == 31
+    assert grant_seen(ALICE, topic, owner) == 31
     with pytest.raises(PermissionDenied):
         revoked(topic, owner)
     with pytest.raises(PermissionDenied):

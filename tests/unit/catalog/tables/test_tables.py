@@ -11,8 +11,9 @@ from tests.unit.catalog.support import ALICE, BOB, CAROL
 from tests.unit.catalog.tables.test_table import TABLE
 
 from opentalos.adapters.memory import MemoryMetaStore, MemoryStorage
+from opentalos.catalog.access.plain_names import accepted_by
 from opentalos.catalog.tables.table import Table, dead_table
-from opentalos.catalog.tables.tables import TableCatalog
+from opentalos.catalog.tables.tables import TableCatalog, unknown_table
 from opentalos.model.errors import AlreadyExists, InvalidName, TableNotExist
 from opentalos.model.identity import GUEST
 from opentalos.model.table import AppRight
@@ -44,11 +45,12 @@ async def test_a_plain_name_means_the_callers_own_table_first() -> None:
             (ALICE, "people", "alice"),
             (CAROL, "people", "CLacme"),
             (ALICE, "carol/people", "carol"),
-            (GUEST, "people", "CLacme"),  # of those it may see, the first by owner
+            (GUEST, "CLacme/people", "CLacme"),
         ):
             found = catalog.find(caller, name)
             assert found is not None
             assert found.owner == owner
+        assert catalog.find(GUEST, "people") is None
         await catalog.remove(table("CLacme", app_acl=PUBLIC, team_acl={}))
         found = catalog.find(CAROL, "people")
         assert found is not None
@@ -61,6 +63,24 @@ async def test_tables_that_were_not_granted_are_not_found_by_a_plain_name() -> N
         await catalog.create(table("alice", app_acl={}, team_acl={}))
         assert catalog.find(BOB, "people") is None
         assert catalog.find(GUEST, "people") is None
+
+
+async def test_a_granted_table_has_its_plain_name_while_the_grant_is_accepted() -> None:
+    async with catalogs() as (catalog,):
+        granted = table("alice", app_acl=PUBLIC, team_acl={})
+        await catalog.create(granted)
+        assert catalog.find(BOB, "people") is None
+        assert "write alice/people, or accept the grant" in str(
+            unknown_table(catalog.names, BOB, "people")
+        )
+        accepted = accepted_by(catalog.names, BOB, granted, accepted=True)
+        changed = await catalog.change(granted, lambda now: replace(now, accepted=accepted))
+        assert catalog.find(BOB, "people") == changed
+        assert catalog.find(CAROL, "people") is None
+        await catalog.change(changed, lambda now: replace(now, app_acl={}))
+        public_again = await catalog.change(changed, lambda now: replace(now, app_acl=PUBLIC))
+        assert public_again.accepted == {}
+        assert catalog.find(BOB, "people") is None
 
 
 async def test_a_dropped_table_is_only_a_name_that_is_taken() -> None:

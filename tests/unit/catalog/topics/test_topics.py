@@ -5,13 +5,15 @@ import pytest
 from tests.unit.catalog.support import ALICE, BOB, CAROL, ROOT
 
 from opentalos.adapters.memory import MemoryMetaStore, MemoryStorage
-from opentalos.catalog.access.grants import granted
+from opentalos.catalog.access.grants import granted, revoked
+from opentalos.catalog.access.plain_names import accepted_by
 from opentalos.catalog.topics.change import shrunk_topic, tombstone
 from opentalos.catalog.topics.topic import Topic
 from opentalos.catalog.topics.topics import TopicCatalog
 from opentalos.model.errors import AlreadyExists, InvalidName, TopicNotExist
 from opentalos.model.identity import GUEST, Grantee, GrantType, Principal
 
+BOB_GRANT = Grantee(GrantType.DEVELOPER, "bob")
 CL_ODD = Principal(id="CL#1", number=9, organisation="CL#1")
 
 
@@ -47,12 +49,56 @@ async def test_a_plain_name_means_the_organisations_topic_first(catalog: TopicCa
     assert catalog.find(CAROL, "t").owner == "CLacme"
 
 
-async def test_a_plain_name_means_a_granted_topic_last(catalog: TopicCatalog) -> None:
-    await catalog.create(granted(_topic("alice", "t"), Grantee(GrantType.DEVELOPER, "bob"), 4))
-    assert catalog.find(BOB, "t").owner == "alice"
+async def test_a_plain_name_never_means_a_topic_that_was_only_granted(
+    catalog: TopicCatalog,
+) -> None:
+    await catalog.create(granted(_topic("alice", "t"), BOB_GRANT, 7))
+    for caller in (BOB, ROOT):
+        with pytest.raises(TopicNotExist, match="write alice/t, or accept the grant"):
+            catalog.find(caller, "t")
+    with pytest.raises(TopicNotExist, match=r"topic t does not exist$"):
+        catalog.find(CAROL, "t")
+    assert catalog.find(BOB, "alice/t").owner == "alice"
+
+
+async def test_an_accepted_topic_has_its_plain_name_until_there_is_an_own_one(
+    catalog: TopicCatalog,
+) -> None:
+    topic = await _granted_and_accepted(catalog, "alice", "u1")
+    assert catalog.find(BOB, "t") == topic
+    with pytest.raises(TopicNotExist):
+        catalog.find(ROOT, "t")
     await catalog.create(_topic("bob", "t", "u2"))
     assert catalog.find(BOB, "t").owner == "bob"
-    assert catalog.find(ROOT, "t").owner == "alice"
+
+
+async def test_a_revoked_or_recreated_topic_must_be_accepted_again(catalog: TopicCatalog) -> None:
+    topic = await _granted_and_accepted(catalog, "alice", "u1")
+    await catalog.change(topic, lambda now: revoked(now, BOB_GRANT))
+    topic = await catalog.change(topic, lambda now: granted(now, BOB_GRANT, 7))
+    with pytest.raises(TopicNotExist):
+        catalog.find(BOB, "t")
+    await catalog.remove(await catalog.change(topic, tombstone))
+    await catalog.create(granted(_topic("alice", "t", "u2"), BOB_GRANT, 7))
+    with pytest.raises(TopicNotExist):
+        catalog.find(BOB, "t")
+
+
+async def test_a_restart_remembers_acceptances(
+    catalog: TopicCatalog, storage: MemoryStorage
+) -> None:
+    await _granted_and_accepted(catalog, "alice", "u1")
+    second = TopicCatalog(MemoryMetaStore(storage))
+    await second.start()
+    assert second.find(BOB, "t").owner == "alice"
+    await second.close()
+
+
+async def _granted_and_accepted(catalog: TopicCatalog, owner: str, uuid: str) -> Topic:
+    topic = granted(_topic(owner, "t", uuid), BOB_GRANT, 7)
+    await catalog.create(topic)
+    accepted = accepted_by(catalog.names, BOB, topic, accepted=True)
+    return await catalog.change(topic, lambda now: replace(now, accepted=accepted))
 
 
 async def test_a_name_without_any_grant_answers_like_an_unknown_one(catalog: TopicCatalog) -> None:

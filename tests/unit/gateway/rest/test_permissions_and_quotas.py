@@ -26,12 +26,39 @@ async def test_permissions_are_set_listed_used_and_taken_back(call: Rest) -> Non
     assert listed["bob"] == grant["permissions"]
     assert "CHANGE_PERMISSION" in listed["alice"]
     sent = {"messages": [{"text": "x"}]}
-    assert (await call("POST", "topics/t/messages", sent, by="bob")).status == 200
-    assert (await call("GET", "topics/t/partitions/0/messages", by="bob")).status == 403
-    assert (await call("PUT", f"{PATH}/eve", grant, by="bob")).status == 403
+    assert (await call("POST", "topics/alice%2Ft/messages", sent, by="bob")).status == 200
+    assert (await call("GET", "topics/alice%2Ft/partitions/0/messages", by="bob")).status == 403
+    assert (await call("PUT", "topics/alice%2Ft/permissions/eve", grant, by="bob")).status == 403
     assert (await call("DELETE", f"{PATH}/bob", by="alice")).status == 204
     assert (await call("DELETE", f"{PATH}/bob", by="alice")).status == 204
+    assert (await call("GET", "topics/alice%2Ft", by="bob")).status == 404
+
+
+async def test_a_granted_topic_has_its_plain_name_once_it_is_accepted(
+    call: Rest, resource: str
+) -> None:
+    grant = {"permissions": ["PUT_MESSAGE", "DESCRIBE_TOPIC"]}
+    await call("PUT", f"{PATH}/bob", grant, by="alice")
+    await call("PUT", f"{PATH}/eve", grant, by="alice")
+    unknown = await call("GET", "topics/t", by="bob")
+    assert unknown.status == 404
+    assert "write alice/t, or accept the grant" in unknown.document["detail"]
+    assert (await call("PUT", "topics/alice%2Ft/acceptance", by="bob")).status == 204
+    assert (await call("GET", "topics/t", by="bob")).document["resource"] == resource
+    seen = (await call("GET", PATH, by="bob")).document["permissions"]
+    assert sorted(seen) == ["alice", "bob"]
+    assert (await call("DELETE", "topics/alice%2Ft/acceptance", by="bob")).status == 204
     assert (await call("GET", "topics/t", by="bob")).status == 404
+    assert (await call("PUT", "topics/alice%2Ft/acceptance", by="alice")).status == 400
+
+
+@pytest.mark.usefixtures("resource")
+async def test_what_was_not_granted_cannot_be_accepted_and_looks_unknown(call: Rest) -> None:
+    known = await call("PUT", "topics/alice%2Ft/acceptance", by="bob")
+    unknown = await call("PUT", "topics/alice%2Fu/acceptance", by="bob")
+    invalid = await call("PUT", "topics/alice%2F.u/acceptance", by="bob")
+    assert known.status == unknown.status == invalid.status == 404
+    assert known.document["detail"] == unknown.document["detail"].replace("/u", "/t")
 
 
 async def test_a_grant_of_another_kind_is_overwritten_not_added_to(

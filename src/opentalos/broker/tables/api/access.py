@@ -13,7 +13,7 @@ from opentalos.broker.tables.row_tables import entries_of, rows_of
 from opentalos.catalog.access.authorize import table_not_exist
 from opentalos.catalog.tables.rates import TableRates
 from opentalos.catalog.tables.table import Table
-from opentalos.catalog.tables.tables import TableCatalog
+from opentalos.catalog.tables.tables import TableCatalog, unknown_table
 from opentalos.model.errors import (
     NotFound,
     StoreUnavailable,
@@ -155,7 +155,7 @@ class TableAccess:
     async def _read(self, caller: Principal, name: str) -> Table:
         if self._context.peers is None:
             check_name(name.rpartition("/")[2], "table name")
-            raise table_not_exist(name)
+            raise unknown_table(self.tables.names, caller, name)
         return await self.tables.read(caller, name)
 
 

@@ -12,7 +12,8 @@ from opentalos.broker.tables.maintenance.table_stats import TableStats
 from opentalos.broker.tables.maintenance.upkeep import TableUpkeep
 from opentalos.broker.tables.stream.streams import TableStreams
 from opentalos.catalog.access.authorize import permissions_of
-from opentalos.catalog.tables.change import altered_table, check_spec, new_table
+from opentalos.catalog.access.plain_names import accepted_by
+from opentalos.catalog.tables.change import altered_table, as_seen_by, check_spec, new_table
 from opentalos.catalog.tables.table import dead_table
 from opentalos.catalog.topics.change import split_name
 from opentalos.model.datum import Columns
@@ -40,7 +41,7 @@ _SETTLED = (TableState.ENABLED, TableState.DISABLED)
 class TableAdminService:
     """Tables as callers see and change them; every method authorises first.
 
-    A ``name`` is plain (the caller's own, or one granted to it) or ``owner/name``.
+    A ``name`` is plain (see ``PlainNames``) or ``owner/name``.
     """
 
     def __init__(
@@ -152,7 +153,8 @@ class TableAdminService:
         Args: fresh: as new as this call, also if another server has just changed it.
         """
         find = self._fresh if fresh else self._access.find
-        return await find(caller, TableRight.DESCRIBE, name)
+        table = await find(caller, TableRight.DESCRIBE, name)
+        return as_seen_by(caller, table)
 
     async def state(self, caller: Principal, name: str) -> TableState:
         """The table's state."""
@@ -170,7 +172,21 @@ class TableAdminService:
             mine = [
                 table for table in tables if permissions_of(caller, table) & TableRight.DESCRIBE
             ]
-        return sorted(mine, key=lambda table: (table.name, table.owner))
+        mine.sort(key=lambda table: (table.name, table.owner))
+        return [as_seen_by(caller, table) for table in mine]
+
+    async def set_accepted(self, caller: Principal, name: str, accepted: bool) -> None:
+        """Accept the grants that the caller has on a table, or take the acceptance back.
+
+        Once accepted, the table's plain name means this table to the caller. Revoking the grant
+        revokes the acceptance.
+        Raises: TableNotExist, and as ``accepted_by``.
+        """
+        tables, table = self._access.tables, await self._fresh(caller, TableRight.DESCRIBE, name)
+        await tables.change(
+            table,
+            lambda now: replace(now, accepted=accepted_by(tables.names, caller, now, accepted)),
+        )
 
     async def size(self, caller: Principal, name: str) -> Size:
         """Estimated rows and bytes; of a table that is not hashed, a lower bound."""

@@ -300,3 +300,31 @@ def disable(table: str, yes: bool, output: Output, server: ServerOptions) -> Non
     confirm(f"Reject all reads and writes of {table}?", yes)
     found = server.rest()("POST", rest_path("tables", table, "disable"))
     output.done(f"{table} is {found['state']}", **found)
+
+
+@table.command()
+@table_argument
+@with_format
+@with_server
+def accept(table: str, output: Output, server: ServerOptions) -> None:
+    """Accept what the owner of TABLE granted to you: its plain name then means this table.
+
+    For programs that cannot write OWNER/NAME. Revoking the grant also revokes the acceptance.
+
+    Example: talos table accept alice/people
+    """
+    server.rest()("PUT", rest_path("tables", table, "acceptance"))
+    output.done(f"accepted the grant on {table}", table=table, accepted=True)
+
+
+@table.command()
+@table_argument
+@with_format
+@with_server
+def decline(table: str, output: Output, server: ServerOptions) -> None:
+    """Take the acceptance of a grant on TABLE back; the grant remains.
+
+    Example: talos table decline alice/people
+    """
+    server.rest()("DELETE", rest_path("tables", table, "acceptance"))
+    output.done(f"declined the grant on {table}", table=table, accepted=False)

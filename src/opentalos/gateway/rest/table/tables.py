@@ -135,6 +135,18 @@ async def disable_table(call: Call) -> Answer:
     return Answer(await _described(call, await admin.disable(call.caller, name)))
 
 
+async def accept(call: Call) -> Answer:
+    """The table's plain name means this table to the caller from now on."""
+    await call.broker.table_admin.set_accepted(call.caller, name_of(await table_of(call)), True)
+    return Answer()
+
+
+async def decline(call: Call) -> Answer:
+    """The plain name does not mean it any more."""
+    await call.broker.table_admin.set_accepted(call.caller, name_of(await table_of(call)), False)
+    return Answer()
+
+
 async def table_of(call: Call, *, fresh: bool = False) -> Table:
     """The table of the path. Raises: TableNotExist, also for an invalid name; PermissionDenied."""
     name = call.places["table"]
@@ -281,5 +293,19 @@ ROUTES = (
         method="POST", path=_PATH + "/disable", handler=disable_table, tag=_TAG,
         summary="Disable reads and writes of a table until it is enabled again.",
         reply=fields(**TABLE), statuses=(409, 422),
+    ),
+    Route(
+        method="PUT", path=_PATH + "/acceptance", handler=accept, tag=_TAG, status=204,
+        summary="Accept the rights that another owner granted to the caller.",
+        notes=(
+            "From then on the table's plain name means this table to the caller, for clients that "
+            "cannot write OWNER/NAME. Taking the rights back ends it. A name means one table only: "
+            "it is rejected if the caller has or accepted another one of that name."
+        ),
+        statuses=(409, 422),
+    ),
+    Route(
+        method="DELETE", path=_PATH + "/acceptance", handler=decline, tag=_TAG, status=204,
+        summary="Take an acceptance back; the rights remain.", statuses=(409,),
     ),
 )  # fmt: skip

@@ -6,6 +6,7 @@ from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import fields, items, one_of, table
 from opentalos.gateway.rest.topic.naming import topic_of
+from opentalos.model.errors import InvalidName, TopicNotExist
 from opentalos.model.identity import Permission
 
 GRANTABLE = (Permission.PUT_MESSAGE, Permission.GET_MESSAGE, Permission.DESCRIBE_TOPIC)
@@ -22,7 +23,7 @@ _SENT = fields(
 
 
 async def list_permissions(call: Call) -> Answer:
-    """Permissions by grantee."""
+    """Permissions by grantee; to a grantee, only what concerns it."""
     topic = topic_of(call, Permission.DESCRIBE_TOPIC)
     found: Mapping[str, int] = call.broker.permissions.list_permission(call.caller, topic.resource)
     return Answer({"permissions": {name: _shown(mask) for name, mask in found.items()}})
@@ -47,6 +48,26 @@ async def revoke(call: Call) -> Answer:
     return Answer()
 
 
+async def accept(call: Call) -> Answer:
+    """The topic's plain name means this topic to the caller from now on."""
+    await _set_accepted(call, accepted=True)
+    return Answer()
+
+
+async def decline(call: Call) -> Answer:
+    """The plain name does not mean it any more."""
+    await _set_accepted(call, accepted=False)
+    return Answer()
+
+
+async def _set_accepted(call: Call, accepted: bool) -> None:
+    name = call.places["topic"]
+    try:
+        await call.broker.permissions.set_accepted(call.caller, name, accepted)
+    except InvalidName as error:
+        raise TopicNotExist(f"topic {name} does not exist") from error
+
+
 def _shown(mask: int) -> list[str]:
     return [name for name, permission in _NAMES.items() if mask & permission]
 
@@ -57,6 +78,7 @@ ROUTES = (
     Route(
         method="GET", path=_PATH, handler=list_permissions, tag=_TAG,
         summary="List the permissions on a topic, its owner first.",
+        notes="Callers who cannot change permissions see the owner and their own.",
         reply=fields(permissions=table(_SHOWN)),
     ),
     Route(
@@ -67,5 +89,19 @@ ROUTES = (
     Route(
         method="DELETE", path=_PATH + "/{grantee}", handler=revoke, tag=_TAG, status=204,
         summary="Take everything back.", statuses=(409,),
+    ),
+    Route(
+        method="PUT", path="topics/{topic}/acceptance", handler=accept, tag=_TAG, status=204,
+        summary="Accept the permissions that another owner granted to the caller.",
+        notes=(
+            "From then on the topic's plain name means this topic to the caller, for clients that "
+            "cannot write OWNER/NAME. Taking the permissions back ends it. A name means one topic "
+            "only: it is rejected if the caller has or accepted another one of that name."
+        ),
+        statuses=(409, 422),
+    ),
+    Route(
+        method="DELETE", path="topics/{topic}/acceptance", handler=decline, tag=_TAG, status=204,
+        summary="Take an acceptance back; the permissions remain.", statuses=(409,),
     ),
 )  # fmt: skip

@@ -23,6 +23,7 @@ from opentalos.broker.tables.api.values import ScanQuery
 from opentalos.broker.tables.row_tables import entries_of, rows_of
 from opentalos.model.datum import DataType
 from opentalos.model.errors import (
+    BadRequest,
     InvalidName,
     NotFound,
     NotSupported,
@@ -168,17 +169,51 @@ async def test_only_who_may_alters_and_drops() -> None:
         admin = w.broker.table_admin
         for call in (admin.drop, admin.disable, admin.enable):
             with pytest.raises(PermissionDenied):
-                await call(BOB, "people")
+                await call(BOB, "alice/people")
         with pytest.raises(PermissionDenied):
-            await admin.alter(BOB, "people", made.spec)
-        assert (await admin.describe(BOB, "people")).uuid == made.uuid
+            await admin.alter(BOB, "alice/people", made.spec)
+        assert (await admin.describe(BOB, "alice/people")).uuid == made.uuid
         with pytest.raises(TableNotExist):
             await admin.drop(Principal(id="eve", number=8), "alice/people")
         with pytest.raises(PermissionDenied):
             await admin.create(GUEST, "t", TableSpec(schema=PLAIN))
         member = Principal(id="eve", number=8, team="CIred")
-        assert (await admin.disable(member, "people")).state is TableState.DISABLED
+        assert (await admin.disable(member, "alice/people")).state is TableState.DISABLED
         await admin.drop(ADMIN, "alice/people")
+
+
+async def test_a_grantee_accepts_a_table_and_uses_its_plain_name() -> None:
+    async with world() as w:
+        await make(w.broker, app_acl={"bob": (AppRight.APP_SECRET_READ,)})
+        admin, carol = w.broker.table_admin, Principal(id="carol", number=9)
+        with pytest.raises(TableNotExist, match="alice/people"):
+            await admin.describe(BOB, "people")
+        await admin.set_accepted(BOB, "alice/people", True)
+        assert (await admin.describe(BOB, "people")).owner == "alice"
+        with pytest.raises(TableNotExist):
+            await admin.set_accepted(carol, "alice/people", True)
+        with pytest.raises(BadRequest, match="nothing is granted to root"):
+            await admin.set_accepted(ADMIN, "alice/people", True)
+        await admin.set_accepted(BOB, "people", False)
+        with pytest.raises(TableNotExist):
+            await admin.describe(BOB, "people")
+
+
+async def test_a_grantee_sees_its_own_grants_and_the_public_ones() -> None:
+    read, public = AppRight.APP_SECRET_READ, AppRight.PUBLIC_READ
+    async with world() as w:
+        made = await make(
+            w.broker,
+            app_acl={"bob": (read,), "eve": (read,), "any": (read, public)},
+            team_acl={"CIred": (TeamRight.READ,)},
+        )
+        admin = w.broker.table_admin
+        (listed,) = admin.list(BOB)
+        for seen in (await admin.describe(BOB, "alice/people"), listed):
+            assert seen.app_acl == {"bob": (read,), "any": (public,)}
+            assert seen.team_acl == {}
+        for caller in (ALICE, ADMIN):
+            assert (await admin.describe(caller, "alice/people")).spec == made.spec
 
 
 async def test_a_list_has_own_and_granted_tables() -> None:

@@ -194,10 +194,10 @@ async def test_an_action_may_increment() -> None:
 async def test_an_action_that_writes_needs_the_right_to_write() -> None:
     async with world() as w:
         await make(w.broker, app_acl={"app": (AppRight.APP_SECRET_READ,)})
-        query = ScanQuery(table="people", action=ScanAction(ScanActionKind.DELETE))
+        query = ScanQuery(table="alice/people", action=ScanAction(ScanActionKind.DELETE))
         with pytest.raises(PermissionDenied):
             await w.broker.tables.scan(APP, query)
-        counted = ScanQuery(table="people", action=ScanAction(ScanActionKind.COUNT))
+        counted = ScanQuery(table="alice/people", action=ScanAction(ScanActionKind.COUNT))
         assert (await w.broker.tables.scan(APP, counted)).count == 0
 
 

@@ -123,7 +123,7 @@ async def test_rights_of_applications_teams_and_everybody() -> None:
             with pytest.raises(PermissionDenied):
                 await tables.write(caller, "alice/people", put("u", 1))
         member = replace(BOB, team="CIteam")
-        assert (await tables.write(member, "people", put("u", 1))).success
+        assert (await tables.write(member, "alice/people", put("u", 1))).success
 
 
 async def test_a_disabled_table_refuses_reads_and_writes() -> None:
