@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from opentalos.broker.cluster.ownership import Ownership
 from opentalos.catalog.access.authorize import Authorizer, topic_not_exist
 from opentalos.catalog.principals.secret_box import SecretBox
+from opentalos.catalog.quota.change_rates import ChangeRates
 from opentalos.catalog.quota.space import SpaceLedger
 from opentalos.catalog.quota.throttle import Throttle
 from opentalos.catalog.topics.topic import Topic
@@ -75,7 +76,12 @@ class BrokerContext:
     spaces: SpaceLedger
     ownership: Ownership
     peers: Peers | None = None  # None: a single server
+    # Asked before every change of a topic, table, grant, topic group or request for quota.
+    changes: ChangeRates = field(init=False)
     _settings: dict[str, tuple[Topic, TopicLogSettings]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.changes = ChangeRates(self.config.quota)
 
     def topic(self, caller: Principal, action: Permission, resource: str) -> Topic:
         """The topic of a resource name, if the caller may do this to it; sync, hot path.

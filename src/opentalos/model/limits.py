@@ -325,9 +325,15 @@ class QuotaLimits:
     organisation_put_bytes_per_s: int = 0  # 0: no limit
     organisation_get_bytes_per_s: int = 0  # 0: no limit
     organisation_partitions: int = 10_000  # until an administrator approves more
+    user_partitions: int = 10_000  # of an owner without an organisation; 0: no limit
+    tenant_changes_per_s: int = 200  # of topics, tables and grants, on each server; 0: no limit
 
     def __post_init__(self) -> None:
         need(0 <= self.throttle_max_s <= 4, "need throttle_max_s <= 4: clients time out after 5 s")
+        need(
+            min(self.user_partitions, self.tenant_changes_per_s) >= 0,
+            "need user_partitions, tenant_changes_per_s >= 0",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,8 @@ class SdsLimits:
     condition_bytes_max: int = 8 << 10  # of a scan's condition
     read_units_per_s: int = 40_000  # default of a table
     write_units_per_s: int = 20_000  # default of a table
+    user_read_units_per_s: int = 400_000  # of all tables of one owner, on each server; 0: no limit
+    user_write_units_per_s: int = 200_000  # of all tables of one owner, on each server; 0: no limit
     throttle_max_s: float = 3.0  # a call over its table's rate is delayed at most this long
     when_full: str = "refuse"  # or gap: default for a stream whose topic rejects puts for long
     group_rows_max: int = 512  # rows that one shard commits together
@@ -75,6 +77,10 @@ class SdsLimits:
         need(
             min(self.read_units_per_s, self.write_units_per_s) > 0,
             "need read_units_per_s, write_units_per_s > 0",
+        )
+        need(
+            min(self.user_read_units_per_s, self.user_write_units_per_s) >= 0,
+            "need user_read_units_per_s, user_write_units_per_s >= 0",
         )
         need(0 <= self.throttle_max_s <= 4, "need throttle_max_s <= 4: clients time out after 5 s")
         need(self.when_full in ("refuse", "gap"), 'when_full must be "refuse" or "gap"')

@@ -25,12 +25,14 @@ class PermissionService:
         Raises: BadRequest, PermissionDenied: not grantable; TopicNotExist.
         """
         topic = self._context.topic(caller, Permission.CHANGE_PERMISSION, resource)
+        await self._context.changes.admit(caller)
         mask = int(permission)
         await self._context.topics.change(topic, lambda now: granted(now, grantee, mask))
 
     async def revoke_permission(self, caller: Principal, resource: str, grantee: Grantee) -> None:
         """Revoke all permissions; a grantee without a grant is no error."""
         topic = self._context.topic(caller, Permission.CHANGE_PERMISSION, resource)
+        await self._context.changes.admit(caller)
         await self._context.topics.change(topic, lambda now: revoked(now, grantee))
 
     async def grant_to(
@@ -42,6 +44,7 @@ class PermissionService:
         Raises: BadRequest, PermissionDenied: not grantable; TopicNotExist.
         """
         topic = self._context.topic(caller, Permission.CHANGE_PERMISSION, resource)
+        await self._context.changes.admit(caller)
         mask = int(permission)
 
         def overwrite(now: Topic) -> Topic:
@@ -55,6 +58,7 @@ class PermissionService:
     async def revoke_from(self, caller: Principal, resource: str, identifier: str) -> None:
         """Revoke all permissions of an identifier; one without a grant is no error."""
         topic = self._context.topic(caller, Permission.CHANGE_PERMISSION, resource)
+        await self._context.changes.admit(caller)
 
         def without(now: Topic) -> Topic:
             for grantee in _kinds_of(now, identifier):
@@ -71,6 +75,7 @@ class PermissionService:
         Raises: TopicNotExist, InvalidName, and as ``accepted_by``.
         """
         topics, topic = self._context.topics, self._granted_topic(caller, name)
+        await self._context.changes.admit(caller)
         await topics.change(
             topic,
             lambda now: replace(now, accepted=accepted_by(topics.names, caller, now, accepted)),

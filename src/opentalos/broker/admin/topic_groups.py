@@ -27,6 +27,7 @@ class TopicGroupService:
         Raises: TopicGroupExists, InvalidName, BadRequest (an unsupported pattern).
         """
         owned = self._owned(caller, group)
+        await self._context.changes.admit(caller)
         await self._groups.create(owned)
         return owned
 
@@ -36,10 +37,13 @@ class TopicGroupService:
 
     async def update_topic_group(self, caller: Principal, group: TopicGroup) -> None:
         """Replace the definition. Raises: TopicGroupNotExist."""
-        await self._groups.update(self._owned(caller, group))
+        owned = self._owned(caller, group)
+        await self._context.changes.admit(caller)
+        await self._groups.update(owned)
 
     async def delete_topic_group(self, caller: Principal, name: str) -> None:
         """Remove the group. Raises: TopicGroupNotExist."""
+        await self._context.changes.admit(caller)
         await self._groups.delete(caller.owner_id, name)
 
     def list_topic_groups(self, caller: Principal) -> Sequence[TopicGroup]:

@@ -14,6 +14,7 @@ from opentalos.broker.values import (
     TopicDescription,
     TopicStatus,
 )
+from opentalos.catalog.quota.quotas import partitions_limit
 from opentalos.catalog.quota.records import QuotaCatalog
 from opentalos.catalog.topics.change import (
     bound_topic,
@@ -76,6 +77,7 @@ class TopicService:
             clock.wall_ms(),
             context.config.topic,
         )
+        await context.changes.admit(caller)
         await self._make_way(owner, name)  # it may wait for storage, so outside the lock
         try:
             await self._store(topic)
@@ -97,6 +99,7 @@ class TopicService:
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
         if topic.owner == SYSTEM_TENANT:
             raise BadRequest(f"topic {topic.name} belongs to the service and cannot be deleted")
+        await self._context.changes.admit(caller)
         dead = await self._context.topics.change(topic, tombstone)
         await self._upkeep.remove_soon(dead)
 
@@ -109,6 +112,7 @@ class TopicService:
         """
         context = self._context
         topic = context.topic(caller, Permission.CHANGE_TOPIC, resource)
+        await context.changes.admit(caller)
         now_ms = context.clock.wall_ms()
         async with self._counting:
             if change.partitions is not None and change.partitions > topic.partitions:
@@ -125,6 +129,7 @@ class TopicService:
     async def delete_attribute(self, caller: Principal, resource: str, key: str) -> Topic:
         """Remove one key of the free attribute map; an unknown key is no error."""
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
+        await self._context.changes.admit(caller)
         return await self._context.topics.change(topic, lambda now: without_attribute(now, key))
 
     async def change_owner_info(
@@ -134,6 +139,7 @@ class TopicService:
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
         check_text(charge_id, "chargeId")
         check_text(owner_name, "ownerName")
+        await self._context.changes.admit(caller)
         return await self._context.topics.change(
             topic, lambda now: replace(now, charge_id=charge_id, owner_name=owner_name)
         )
@@ -174,6 +180,7 @@ class TopicService:
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
         if caller.organisation:
             self._context.authorizer.refuse(caller, "bind a topic", resource)
+        await self._context.changes.admit(caller)
         return await self._context.topics.change(
             topic, lambda now: bound_topic(now, organisation, team)
         )
@@ -223,13 +230,10 @@ class TopicService:
             raise QuotaExceeded(
                 f"topics of {owner}: limit {limit} topics, measured {len(owned)} topics"
             )
-        if not owner.startswith("CL"):
-            return
-        approved = self._quotas.approved().get(owner)
-        limit = approved.total if approved else config.quota.organisation_partitions
+        most = partitions_limit(owner, self._quotas.approved().get(owner), config.quota)
         used = sum(topic.partitions for topic in owned)
-        if used + partitions > limit:
+        if most is not None and used + partitions > most:
             raise QuotaExceeded(
-                f"partitions of organisation {owner}: limit {limit} partitions, measured {used} "
+                f"partitions of {owner}: limit {most} partitions, measured {used} "
                 f"partitions, requested {partitions} more"
             )

@@ -48,6 +48,7 @@ class PartitionQuotaService:
         Raises: BadRequest; PermissionDenied: for another organisation than the caller's.
         """
         wanted = self._own(caller, wanted, "apply for quota")
+        await self._context.changes.admit(caller)
         await self._quotas.set_pending(wanted)
 
     async def auto_apply_quota(self, caller: Principal, wanted: PartitionQuota) -> Decision:
@@ -69,6 +70,7 @@ class PartitionQuotaService:
         Raises: BadRequest; PermissionDenied: for another organisation than the caller's.
         """
         wanted = self._own(caller, wanted, "apply for quota")
+        await self._context.changes.admit(caller)
         now_ms, found = self._context.clock.wall_ms(), list[Decision]()
 
         def judge(granted: Granted) -> PartitionQuota | None:

@@ -49,6 +49,7 @@ class QuotaService:
         """Set a topic's quota; its owner or an administrator."""
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
         check_quota(quota)
+        await self._context.changes.admit(caller)
         await self._context.topics.change(topic, lambda now: replace(now, quota=quota))
 
     def query_topic_quota(self, caller: Principal, resource: str) -> QuotaUse:
@@ -64,6 +65,7 @@ class QuotaService:
                 raise QuotaNotExist(f"no quota was set for topic {now.name}")
             return replace(now, quota=None)
 
+        await self._context.changes.admit(caller)
         await self._context.topics.change(topic, without_quota)
 
     def of_topic(self, topic: Topic) -> QuotaUse:

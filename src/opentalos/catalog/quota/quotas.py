@@ -8,6 +8,7 @@ from opentalos.model.limits import QuotaLimits
 from opentalos.model.names import check_name
 
 PARTITIONS_MAX = 10_000_000  # of one organisation's quota; fits the protocol's i32
+ORGANISATION_PREFIX = "CL"
 TEXT_CHARS_MAX = 1_000  # of a reason or an organisation's name
 
 
@@ -46,6 +47,17 @@ def check_partition_quota(quota: PartitionQuota) -> None:
         raise BadRequest(
             f"texts of a quota request must have at most {TEXT_CHARS_MAX:,} characters"
         )
+
+
+def partitions_limit(
+    owner: str, approved: PartitionQuota | None, limits: QuotaLimits
+) -> int | None:
+    """How many partitions an owner may have; None: no limit."""
+    if approved is not None:
+        return approved.total
+    if owner.startswith(ORGANISATION_PREFIX):
+        return limits.organisation_partitions
+    return limits.user_partitions or None
 
 
 def check_user_quota(quota: UserQuota) -> None:

@@ -1,4 +1,7 @@
-"""Read and write units of tables: two token buckets per table on each server."""
+"""Read and write units of tables: token buckets per table and per owner on each server.
+
+An owner decides the capacity of its tables, so they share a bucket that its operator decides.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -7,7 +10,8 @@ from opentalos.catalog.quota.throttle import DELAY_MIN_S, Bucket, charge, refund
 from opentalos.catalog.tables.table import Table
 from opentalos.model.sds_limits import SdsLimits
 
-TABLES_MAX = 10_000  # with buckets in memory; beyond it all are dropped
+TABLES_MAX = 10_000  # with buckets in memory, and as many owners; beyond it all are dropped
+_Buckets = tuple[Bucket, ...]  # of a table, and of its owner if it has a limit
 
 
 @dataclass(slots=True)
@@ -26,23 +30,25 @@ class TableRates:
     def __init__(self, limits: SdsLimits) -> None:
         self._limits = limits
         self.counters = TableRateCounters()
-        self._buckets: dict[str, tuple[Bucket, Bucket]] = {}  # reads, writes; by table uuid
+        self._buckets: dict[str, tuple[_Buckets, _Buckets]] = {}  # reads, writes; by table uuid
+        self._of_owners: dict[str, tuple[_Buckets, _Buckets]] = {}
 
     def admit(self, table: Table, reads: int, writes: int, delay_max_s: float) -> float:
         """Charge a call; return the seconds to delay it (0.0: no delay).
 
         Raises: ThrottleRejected: the delay would exceed ``delay_max_s``; nothing charged.
         """
-        read, write = self._of(table)
-        buckets = (*((read,) if reads else ()), *((write,) if writes else ()))
+        of_reads, of_writes = self._of(table)
+        used = [
+            (buckets, units) for buckets, units in ((of_reads, reads), (of_writes, writes)) if units
+        ]
         now_s = asyncio.get_running_loop().time()
-        units = {read: reads, write: writes}
-        delay_s = max((charge((bucket,), now_s, units[bucket]) for bucket in buckets), default=0.0)
+        delay_s = max((charge(buckets, now_s, units) for buckets, units in used), default=0.0)
         if delay_s > delay_max_s and delay_s > DELAY_MIN_S:
-            for bucket in buckets:
-                refund((bucket,), units[bucket])
+            for buckets, units in used:
+                refund(buckets, units)
             self.counters.rejected += 1
-            reject(buckets, now_s)
+            reject(tuple(bucket for buckets, _ in used for bucket in buckets), now_s)
         self.counters.read_units += reads
         self.counters.write_units += writes
         if delay_s <= DELAY_MIN_S:
@@ -52,40 +58,64 @@ class TableRates:
 
     def admit_now(self, table: Table, reads: int, writes: int) -> bool:
         """Charge a call if it needs no delay. False: nothing charged."""
-        read, write = self._of(table)
+        of_reads, of_writes = self._of(table)
         now_s = asyncio.get_running_loop().time()
-        if (reads and read.spent_until_s > now_s) or (writes and write.spent_until_s > now_s):
+        if (reads and _spent(of_reads, now_s)) or (writes and _spent(of_writes, now_s)):
             return False
         if reads:
-            charge((read,), now_s, reads)
+            charge(of_reads, now_s, reads)
             self.counters.read_units += reads
         if writes:
-            charge((write,), now_s, writes)
+            charge(of_writes, now_s, writes)
             self.counters.write_units += writes
         return True
 
     def charge_reads(self, table: Table, reads: int) -> float:
-        """Charge reads that were done; return the seconds until the bucket refills."""
-        bucket = self._of(table)[0]
+        """Charge reads that were done; return the seconds until the buckets refill."""
+        buckets = self._of(table)[0]
         now_s = asyncio.get_running_loop().time()
-        charge((bucket,), now_s, reads)
+        charge(buckets, now_s, reads)
         self.counters.read_units += reads
-        return max(0.0, bucket.spent_until_s - now_s)
+        return max(0.0, *(bucket.spent_until_s - now_s for bucket in buckets))
 
     def forget(self, table_uuid: str) -> None:
         """Drop the buckets of a deleted table."""
         self._buckets.pop(table_uuid, None)
 
-    def _of(self, table: Table) -> tuple[Bucket, Bucket]:
+    def _of(self, table: Table) -> tuple[_Buckets, _Buckets]:
         limits = self._limits
         reads = table.read_capacity or limits.read_units_per_s
         writes = table.write_capacity or limits.write_units_per_s
         found = self._buckets.get(table.uuid)
-        if found is None or (found[0].limit, found[1].limit) != (reads, writes):
+        if found is None or (found[0][0].limit, found[1][0].limit) != (reads, writes):
             if len(self._buckets) >= TABLES_MAX:
                 self._buckets.clear()
+            owner_reads, owner_writes = self._of_owner(table.owner)
             found = self._buckets[table.uuid] = (
-                Bucket(f"reads of table {table.name}", "units/s", reads),
-                Bucket(f"writes of table {table.name}", "units/s", writes),
+                (Bucket(f"reads of table {table.name}", "units/s", reads), *owner_reads),
+                (Bucket(f"writes of table {table.name}", "units/s", writes), *owner_writes),
             )
         return found
+
+    def _of_owner(self, owner: str) -> tuple[_Buckets, _Buckets]:
+        found = self._of_owners.get(owner)
+        if found is None:
+            if len(self._of_owners) >= TABLES_MAX:
+                self._of_owners.clear()
+            limits = self._limits
+            found = self._of_owners[owner] = (
+                _limited(f"reads of all tables of {owner}", limits.user_read_units_per_s),
+                _limited(f"writes of all tables of {owner}", limits.user_write_units_per_s),
+            )
+        return found
+
+
+def _limited(name: str, limit: int) -> _Buckets:
+    return (Bucket(name, "units/s", limit),) if limit else ()
+
+
+def _spent(buckets: _Buckets, now_s: float) -> bool:
+    for bucket in buckets:  # any() with a generator costs more than the check
+        if bucket.spent_until_s > now_s:
+            return True
+    return False

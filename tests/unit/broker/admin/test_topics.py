@@ -10,6 +10,7 @@ from opentalos.broker.values import (
     Commit,
     ConsumeUnit,
     NewTopic,
+    PartitionQuota,
     TopicStatus,
 )
 from opentalos.model.errors import (
@@ -280,6 +281,26 @@ async def test_topic_and_partition_counts_are_bounded_with_limit_and_measured_va
         resource = w.broker.topics.find_topic(CAROL, "a").resource
         with pytest.raises(QuotaExceeded, match="measured 10 partitions, requested 1 more"):
             await w.broker.topics.change_attribute(CAROL, resource, AttributeChange(partitions=7))
+
+
+async def test_owners_without_an_organisation_have_a_partition_quota_too() -> None:
+    async with world(quota=QuotaLimits(user_partitions=10)) as w:
+        topic = await w.topic(ALICE, "a", partitions=6)
+        with pytest.raises(
+            QuotaExceeded,
+            match="partitions of alice: limit 10 partitions, measured 6 partitions, requested 5",
+        ):
+            await w.topic(ALICE, "b", partitions=5)
+        with pytest.raises(QuotaExceeded, match="requested 6 more"):
+            await w.broker.topics.change_attribute(
+                ALICE, topic.resource, AttributeChange(partitions=12)
+            )
+        await w.topic(BOB, "a", partitions=10)
+        approved = PartitionQuota(organisation="alice", total=11)
+        await w.broker.partition_quotas.approve_quota(ROOT, approved)
+        await w.topic(ALICE, "b", partitions=5)
+    async with world(quota=QuotaLimits(user_partitions=0)) as w:
+        await w.topic(ALICE, "a", partitions=200)
 
 
 async def test_the_whole_service_has_a_topic_limit() -> None:

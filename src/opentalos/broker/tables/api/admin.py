@@ -76,6 +76,7 @@ class TableAdminService:
         uuid = clock.token(UUID_BYTES).hex()
         table = new_table(spec, (owner, plain), uuid, clock.wall_ms(), context.config.sds)
         table = await self._streams.enabled(caller, table, clock.wall_ms())
+        await context.changes.admit(caller)
         await self._make_way(owner, plain)  # it may wait for storage, so others do not queue for it
         try:
             await self._store(table)
@@ -183,6 +184,7 @@ class TableAdminService:
         Raises: TableNotExist, and as ``accepted_by``.
         """
         tables, table = self._access.tables, await self._fresh(caller, TableRight.DESCRIBE, name)
+        await self._context.changes.admit(caller)
         await tables.change(
             table,
             lambda now: replace(now, accepted=accepted_by(tables.names, caller, now, accepted)),
@@ -227,6 +229,8 @@ class TableAdminService:
     async def _fresh(self, caller: Principal, right: TableRight, name: str) -> Table:
         """``find``, as new as this call: what is changed must not be a former table."""
         table = await self._access.find(caller, right, name)
+        if right is not TableRight.DESCRIBE:
+            await self._context.changes.admit(caller)
         if self._context.peers is not None:
             await self._access.tables.refresh(table.owner, table.name)
             table = await self._access.find(caller, right, f"{table.owner}/{table.name}")
