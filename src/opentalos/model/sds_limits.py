@@ -11,6 +11,7 @@ class SdsLimits:
 
     tables_max: int = 10_000  # whole server
     user_tables: int = 1_000  # of one owner
+    user_quota_bytes: int = 0  # of an owner's tables, each of which needs a quota then; 0: no limit
     shards_max: int = 256  # of one table
     attributes_max: int = 512  # of one table's schema
     indexes_max: int = 16  # of one table
@@ -82,6 +83,7 @@ class SdsLimits:
             min(self.user_read_units_per_s, self.user_write_units_per_s) >= 0,
             "need user_read_units_per_s, user_write_units_per_s >= 0",
         )
+        need(self.user_quota_bytes >= 0, "need user_quota_bytes >= 0")
         need(0 <= self.throttle_max_s <= 4, "need throttle_max_s <= 4: clients time out after 5 s")
         need(self.when_full in ("refuse", "gap"), 'when_full must be "refuse" or "gap"')
         need(0 < self.group_rows_max <= 1_000, "need 0 < group_rows_max <= 1000")

@@ -1,6 +1,6 @@
 """Rules of tables besides their schema, and the table that a change results in. Sans-io."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from opentalos.catalog.access.authorize import permissions_of
@@ -8,7 +8,7 @@ from opentalos.catalog.access.grants import concerns
 from opentalos.catalog.tables.table import StreamState, Table, encode_table
 from opentalos.catalog.topics.change import check_text
 from opentalos.catalog.topics.topic import Topic
-from opentalos.model.errors import NotSupported, SizeExceeded, ValidationFailed
+from opentalos.model.errors import NotSupported, QuotaExceeded, SizeExceeded, ValidationFailed
 from opentalos.model.identity import Principal, TableRight
 from opentalos.model.sds_limits import SdsLimits
 from opentalos.model.table import AppRight, TableSpec, TableState, WhenFull
@@ -119,6 +119,34 @@ def altered_table(
         return table
     schema = replace(changed.schema, version=table.schema.version + 1)
     return _checked(replace(changed, schema=schema, altered_ms=now_ms), limits)
+
+
+def check_owner_quota(
+    table: Table, quota_bytes: int | None, others: Iterable[Table], limits: SdsLimits
+) -> None:
+    """Check a table's new storage quota against what its owner's tables may have together.
+
+    Args: others: all tables; those of other owners do not count.
+    Raises: ValidationFailed: it needs a quota; QuotaExceeded.
+    """
+    limit = limits.user_quota_bytes
+    if not limit:
+        return
+    if quota_bytes is None:
+        raise ValidationFailed(
+            f"table {table.name} needs a storage quota: the tables of {table.owner} may have "
+            f"{limit} bytes together; set quota_bytes"
+        )
+    used = sum(
+        other.quota_bytes or 0
+        for other in others
+        if other.owner == table.owner and other.uuid != table.uuid
+    )
+    if used + quota_bytes > limit:
+        raise QuotaExceeded(
+            f"storage quotas of the tables of {table.owner}: limit {limit} bytes, measured {used} "
+            f"bytes, requested {quota_bytes} bytes more"
+        )
 
 
 def as_seen_by(caller: Principal, table: Table) -> Table:

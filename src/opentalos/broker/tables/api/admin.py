@@ -13,7 +13,13 @@ from opentalos.broker.tables.maintenance.upkeep import TableUpkeep
 from opentalos.broker.tables.stream.streams import TableStreams
 from opentalos.catalog.access.authorize import permissions_of
 from opentalos.catalog.access.plain_names import accepted_by
-from opentalos.catalog.tables.change import altered_table, as_seen_by, check_spec, new_table
+from opentalos.catalog.tables.change import (
+    altered_table,
+    as_seen_by,
+    check_owner_quota,
+    check_spec,
+    new_table,
+)
 from opentalos.catalog.tables.table import dead_table
 from opentalos.catalog.topics.change import split_name
 from opentalos.model.datum import Columns
@@ -118,7 +124,10 @@ class TableAdminService:
             check_change(now.schema, spec.schema)
             return altered_table(now, spec, streams, now_ms, limits)
 
-        changed = await self._access.tables.change(table, change)
+        async with self._counting:
+            if spec.quota_bytes != table.quota_bytes:
+                check_owner_quota(table, spec.quota_bytes, self._access.tables.all(), limits)
+            changed = await self._access.tables.change(table, change)
         await self._tell(changed)
         await self._upkeep.drop_entries(table, changed)
         return changed
@@ -275,6 +284,7 @@ class TableAdminService:
                 raise QuotaExceeded(
                     f"tables of {table.owner}: limit {limits.user_tables}, measured {owned}"
                 )
+            check_owner_quota(table, table.quota_bytes, tables.all(), limits)
             await tables.create(table)
 
     async def _make_way(self, owner: str, name: str) -> None:

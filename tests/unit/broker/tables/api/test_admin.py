@@ -216,6 +216,26 @@ async def test_a_grantee_sees_its_own_grants_and_the_public_ones() -> None:
             assert (await admin.describe(caller, "alice/people")).spec == made.spec
 
 
+async def test_the_storage_quotas_of_an_owners_tables_are_bounded_together() -> None:
+    async with world(sds=SdsLimits(user_quota_bytes=100)) as w:
+        admin = w.broker.table_admin
+        with pytest.raises(ValidationFailed, match="people needs a storage quota"):
+            await make(w.broker)
+        first = await make(w.broker, name="a", quota_bytes=60)
+        with pytest.raises(
+            QuotaExceeded, match="tables of alice: limit 100 bytes, measured 60 bytes, requested 50"
+        ):
+            await make(w.broker, name="b", quota_bytes=50)
+        await make(w.broker, name="b", quota_bytes=40)
+        await admin.create(BOB, "a", TableSpec(schema=PLAIN, quota_bytes=100))
+        for quota_bytes, error in ((61, QuotaExceeded), (None, ValidationFailed)):
+            with pytest.raises(error):
+                await admin.alter(ALICE, "a", replace(first.spec, quota_bytes=quota_bytes))
+        await admin.alter(ALICE, "a", replace(first.spec, quota_bytes=50))
+        await admin.drop(ALICE, "b")
+        await make(w.broker, name="c", quota_bytes=50)
+
+
 async def test_a_list_has_own_and_granted_tables() -> None:
     async with world() as w:
         await make(w.broker, name="b", app_acl={"bob": (AppRight.APP_SECRET_READ,)})
