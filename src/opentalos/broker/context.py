@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 
 from opentalos.broker.cluster.ownership import Ownership
+from opentalos.broker.long_work import LongWork
+from opentalos.broker.messaging.block_reader import BlockReader
 from opentalos.catalog.access.authorize import Authorizer, topic_not_exist
 from opentalos.catalog.principals.secret_box import SecretBox
 from opentalos.catalog.quota.change_rates import ChangeRates
@@ -75,6 +77,8 @@ class BrokerContext:
     throttle: Throttle
     spaces: SpaceLedger
     ownership: Ownership
+    work: LongWork
+    blocks: BlockReader
     peers: Peers | None = None  # None: a single server
     # Asked before every change of a topic, table, grant, topic group or request for quota.
     changes: ChangeRates = field(init=False)

@@ -241,12 +241,17 @@ class MessageLimits:
     get_wait_s: float = 0.5  # an empty getMessage waits this long for new messages
     get_waiting_max: int = 10_000  # getMessage calls that wait at once
     preview_messages_max: int = 20
+    # For REST, which reads single messages: decompressed blocks that are kept for the next read.
+    decoded_bytes_kept_max: int = 128 << 20
+    decodes_waiting_max: int = 64  # calls of one caller that wait for large blocks to be decoded
 
     def __post_init__(self) -> None:
         need(0 < self.block_bytes_max, "need block_bytes_max > 0")
         need(0 < self.block_messages_max, "need block_messages_max > 0")
         need(0 < self.get_messages_max, "need get_messages_max > 0")
         need(0 < self.get_bytes_max, "need get_bytes_max > 0")
+        need(0 <= self.decoded_bytes_kept_max, "need decoded_bytes_kept_max >= 0")
+        need(0 < self.decodes_waiting_max, "need decodes_waiting_max > 0")
         need(0 <= self.get_wait_s <= 4, "need get_wait_s <= 4: clients time out after 5 s")
 
 

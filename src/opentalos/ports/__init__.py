@@ -1,1 +1,1 @@
-"""The ports the core stands on: FileStore, MetaStore, RowStore, Clock, and Peers in a cluster."""
+"""The ports of the core: FileStore, MetaStore, RowStore, Clock, Offload; Peers in a cluster."""

@@ -14,7 +14,6 @@ from opentalos.wire.message import (
     compress,
     decode_block,
     decode_kafka_block,
-    decode_last,
     decode_messages,
     decompress,
     encode_block,
@@ -85,20 +84,6 @@ def test_golden_blocks_are_encoded() -> None:
 def test_versions_may_be_mixed_in_a_block() -> None:
     payload = golden("v1") + golden("v3") + golden("v2") + golden("v1")
     assert decode_block(payload, NONE, 4) == [V1, V3, V2, V1]
-
-
-@pytest.mark.parametrize("compression", list(Compression))
-def test_the_last_messages_of_a_block_are_found_without_decoding_the_others(
-    compression: Compression,
-) -> None:
-    payload = golden("v1") + golden("v3") + golden("v2") + golden("v1")
-    packed = compress(payload, compression)
-    for wanted, expected in ((1, [V1]), (2, [V2, V1]), (4, [V1, V3, V2, V1])):
-        found = decode_last(packed, compression, 4, wanted, 1_000)
-        assert found == (expected, len(payload))
-    assert decode_last(golden("k0"), NONE, len(KAFKA), 1, 1_000)[0] == KAFKA[-1:]
-    with pytest.raises(MessageFormatError, match="at most"):
-        decode_last(packed, compression, 4, 1, len(payload) - 1)
 
 
 @pytest.mark.parametrize("skipped", [0, 1, 2, 3])

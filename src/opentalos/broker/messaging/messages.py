@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.messaging.block_reader import Reader
 from opentalos.broker.messaging.message_counters import HeldCalls, MessageCounters
 from opentalos.broker.messaging.preview import PREVIEW_BYTES_MAX, PreviewedMessage, latest_messages
 from opentalos.broker.peer_rpc.remote_logs import Found, Question, RemoteLogs, Wanted
@@ -396,7 +397,16 @@ class MessageService:
         if first == offsets.next:
             return []
         read = await log.read(first, messages_max=wanted, bytes_max=PREVIEW_BYTES_MAX)
-        return await latest_messages(read.blocks, wanted)
+        reader = self.reader(caller, topic, partition)
+        return await latest_messages(self._context.work, reader, read.blocks, wanted)
+
+    def reader(self, caller: Principal, topic: Topic, partition: int) -> Reader:
+        """For decoding blocks: decompressed bytes are charged like those of a reply."""
+        handle = self._context.throttle.handle(caller, topic, partition)
+        loop = asyncio.get_running_loop()
+        return Reader(
+            caller.id, topic.uuid, partition, lambda count: handle.charge_get(loop.time(), count)
+        )
 
     def schedule_info(self, caller: Principal, resource: str) -> tuple[Topic, Sequence[str]]:
         """The topic and the address that serves each of its partitions, by partition id.

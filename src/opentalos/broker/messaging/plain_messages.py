@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.messaging.append_future import waiter_of
+from opentalos.broker.messaging.block_reader import BlockReader, Part, Reader
 from opentalos.broker.messaging.keyed_puts import KeyedPuts, PutKey, Stored
 from opentalos.broker.messaging.messages import (
     LATEST_OFFSET,
@@ -21,7 +22,7 @@ from opentalos.broker.messaging.messages import (
 )
 from opentalos.broker.messaging.peer_reads import RemoteMessages
 from opentalos.broker.values import Topic
-from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner, TalosError
+from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import (
     UNKNOWN_OFFSET,
@@ -30,7 +31,7 @@ from opentalos.model.message import (
     StoredBlock,
     partition_of,
 )
-from opentalos.wire.message import DECODED_BYTES_MAX, Message, decode_last, encode_messages
+from opentalos.wire.message import Message, encode_messages
 
 WAIT_S_MAX = 30.0  # for messages that are not there yet
 QUIET_S = 0.1  # between two reads, where the log itself does not wait
@@ -40,10 +41,6 @@ ROUNDS_KEPT = 10_000  # topics whose next partition is remembered
 
 class SeveralPartitions(BadRequest):
     """Messages of one put whose partition keys belong to different partitions."""
-
-
-class MessageUnreadable(BadRequest):
-    """A stored block whose payload does not follow the message format, so it cannot be decoded."""
 
 
 class Spot(NamedTuple):
@@ -203,7 +200,8 @@ class PlainMessageService:
             blocks, lag = await self._blocks(caller, topic, spot, bounds, remote=remote)
             now_s = loop.time()
             if blocks or now_s >= until_s:
-                return await _plain(blocks, spot, bounds, lag)
+                reader = self._messages.reader(caller, topic, spot.partition)
+                return await _plain(self._context.blocks, reader, blocks, (spot, bounds, lag))
             if now_s - started_s < QUIET_S:  # the log did not wait for new messages
                 await asyncio.sleep(min(QUIET_S, until_s - now_s))
 
@@ -230,37 +228,27 @@ class PlainMessageService:
 
 
 async def _plain(
-    blocks: Sequence[StoredBlock], spot: Spot, bounds: Bounds, lag: int
+    block_reader: BlockReader,
+    reader: Reader,
+    blocks: Sequence[StoredBlock],
+    read: tuple[Spot, Bounds, int],
 ) -> PlainMessages:
     """Decode as much as is wanted; yields to other requests after each block."""
+    spot, bounds, lag = read
     found: list[PlainMessage] = []
     offset, left_bytes = spot.offset, bounds.bytes_max
     for block in blocks:
-        messages = _decoded(block, offset)
-        first = block.next_offset - len(messages)
-        for index, message in enumerate(messages, first):
+        part = Part(offset, bounds.messages_max - len(found), max(1, left_bytes))
+        messages = await block_reader.read(reader, block, part)
+        for index, message in enumerate(messages, max(offset, block.base_offset)):
             left_bytes -= len(message.data)
-            if (found and left_bytes < 0) or len(found) >= bounds.messages_max:
+            if found and left_bytes < 0:
                 break
             append_ms = message.append_ms or block.append_ms
             found.append(PlainMessage(spot.partition, index, append_ms, message))
             offset = index + 1
-        if offset < block.next_offset:
+        if offset < block.next_offset or len(found) >= bounds.messages_max:
             break
         await asyncio.sleep(0)
     lag += blocks[-1].next_offset - offset if blocks else 0
     return PlainMessages(found, offset, lag)
-
-
-def _decoded(block: StoredBlock, first_offset: int) -> Sequence[Message]:
-    """Messages of the block from an offset on. Raises: MessageUnreadable."""
-    wanted = block.next_offset - first_offset
-    try:
-        messages, _ = decode_last(
-            bytes(block.payload), block.compression, block.messages, wanted, DECODED_BYTES_MAX
-        )
-    except TalosError as error:
-        raise MessageUnreadable(
-            f"cannot decode the block at offset {block.base_offset}: {error}"
-        ) from error
-    return messages

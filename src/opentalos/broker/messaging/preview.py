@@ -1,10 +1,11 @@
 """Preview: the latest messages of a partition, decoded for display."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from opentalos.broker.long_work import LongWork, Turn
+from opentalos.broker.messaging.block_reader import Reader
 from opentalos.model.errors import PreviewFailed, TalosError
 from opentalos.model.message import PayloadFormat, StoredBlock
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from opentalos.wire.message import Message
 
 PREVIEW_BYTES_MAX = 1 << 20  # of blocks read for a preview
-_DECODED_BYTES_MAX = 12 << 20  # decompressed for it, in the loop; a message has 10 MiB
+_DECODED_BYTES_MAX = 12 << 20  # decompressed for it; a message has 10 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,12 @@ class PreviewedMessage:
     message: "Message"
 
 
-async def latest_messages(blocks: Sequence[StoredBlock], wanted: int) -> Sequence[PreviewedMessage]:
+async def latest_messages(
+    work: LongWork, reader: Reader, blocks: Sequence[StoredBlock], wanted: int
+) -> Sequence[PreviewedMessage]:
     """The last messages of the blocks, decoded from the newest block on, within a byte bound.
 
-    Yields to other requests after each block. Raises: PreviewFailed.
+    Raises: PreviewFailed; ExcessivePending: too many calls of the caller wait.
     """
     found: list[PreviewedMessage] = []
     left_bytes = _DECODED_BYTES_MAX
@@ -35,32 +38,37 @@ async def latest_messages(blocks: Sequence[StoredBlock], wanted: int) -> Sequenc
         if len(found) >= wanted:
             break
         try:
-            shown, decoded_bytes = _decode(block, wanted - len(found), left_bytes)
+            async with work.turn(reader.caller) as turn:
+                shown, decoded_bytes = await _decode(turn, block, wanted - len(found), left_bytes)
         except PreviewFailed:
             if not found:
                 raise
             break  # the rest of the bound may be too small; newer messages are shown
+        reader.charge(max(0, decoded_bytes - len(block.payload)))
         left_bytes -= decoded_bytes
         found = [*shown, *found]
-        await asyncio.sleep(0)
     return found
 
 
-def _decode(block: StoredBlock, wanted: int, bytes_max: int) -> tuple[list[PreviewedMessage], int]:
+async def _decode(
+    turn: Turn, block: StoredBlock, wanted: int, bytes_max: int
+) -> tuple[list[PreviewedMessage], int]:
     # Imported here so that the compression library is loaded only for a preview.
-    from opentalos.wire.message import decode_last
+    from opentalos.wire.message.open_block import open_block
 
     if block.format != PayloadFormat.TALOS:
         raise PreviewFailed(f"offset {block.base_offset}: this payload format has no preview")
+    payload, kind, count = bytes(block.payload), block.compression, block.messages
+    first = max(0, count - wanted)
+    shown: list[PreviewedMessage] = []
     try:
-        messages, decoded_bytes = decode_last(
-            bytes(block.payload), block.compression, block.messages, wanted, bytes_max
-        )
+        opened = await turn.off_loop(open_block, payload, kind, count, bytes_max, bytes_max)
+        for piece in opened.read(first, wanted, _DECODED_BYTES_MAX):
+            for message in piece:
+                offset = block.base_offset + first + len(shown)
+                shown.append(PreviewedMessage(offset, block.append_ms, message))
+            await turn.pause()
     except TalosError as error:
         raise PreviewFailed(f"offset {block.base_offset}: {error}") from error
-    first = block.base_offset + block.messages - len(messages)
-    shown = [
-        PreviewedMessage(first + index, block.append_ms, message)
-        for index, message in enumerate(messages)
-    ]
-    return shown, decoded_bytes
+    await turn.off_loop(opened.close)
+    return shown, opened.bytes_count

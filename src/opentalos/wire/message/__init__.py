@@ -1,6 +1,6 @@
 """Message formats V1 to V3 and Kafka blocks, and their compression."""
 
-from opentalos.wire.message.block import decode_block, decode_last, decode_records, encode_block
+from opentalos.wire.message.block import decode_block, decode_records, encode_block
 from opentalos.wire.message.compression import DECODED_BYTES_MAX, compress, decompress
 from opentalos.wire.message.kafka_format import (
     decode_kafka_block,
@@ -19,7 +19,6 @@ __all__ = [
     "compress",
     "decode_block",
     "decode_kafka_block",
-    "decode_last",
     "decode_messages",
     "decode_records",
     "decompress",

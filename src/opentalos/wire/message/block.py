@@ -26,20 +26,6 @@ def decode_block(
     return decode_kafka_block(data, messages)
 
 
-def decode_last(
-    payload: bytes, compression: int, messages: int, wanted: int, bytes_max: int
-) -> tuple[list[Message], int]:
-    """The last ``wanted`` messages of a block, and how many bytes were decompressed for them.
-
-    Costs little per message that is not wanted. Raises: MessageFormatError.
-    """
-    data = decompress(payload, compression, bytes_max)
-    skipped = max(0, messages - wanted)
-    if not is_kafka_block(data):
-        return decode_messages(data, messages, skipped), len(data)
-    return decode_block(data, compression, messages)[skipped:], len(data)
-
-
 def decode_records(
     payload: bytes, compression: int, messages: int, wanted: int, place: Place
 ) -> list[Record]:

@@ -17,10 +17,11 @@ from opentalos.model.message import Compression
 from opentalos.wire.message.message import MessageFormatError
 
 DECODED_BYTES_MAX: Final = 64 << 20  # of one block; producers bound a put at 20 MiB
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
-_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">II", 1, 1)
+XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
+_XERIAL_HEADER: Final = XERIAL_MAGIC + struct.pack(">II", 1, 1)
+XERIAL_HEADER_BYTES: Final = len(_XERIAL_HEADER)
 _XERIAL_CHUNK_BYTES: Final = 32 << 10  # of input; the Java reader has a buffer of that size
-_GZIP_WBITS: Final = 31  # gzip wrapper, largest window
+GZIP_WBITS: Final = 31  # gzip wrapper, largest window
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_WINDOW_BYTES_MAX: Final = 32 << 20  # memory a frame may ask for; usual levels need 8 MiB
 _U32BE: Final = struct.Struct(">I")
@@ -37,7 +38,7 @@ def compress(data: bytes, compression: int) -> bytes:
         case Compression.SNAPPY:
             return b"".join(_xerial_parts(data))
         case Compression.GZIP:
-            packer = zlib.compressobj(wbits=_GZIP_WBITS)
+            packer = zlib.compressobj(wbits=GZIP_WBITS)
             return packer.compress(data) + packer.flush()
         case Compression.ZSTD:
             return bytes(cramjam.zstd.compress(data))
@@ -93,7 +94,7 @@ def _checked(data: bytes, size: int, bytes_max: int) -> bytes:
 
 
 def _snappy(data: bytes, bytes_max: int) -> bytes:
-    if not data.startswith(_XERIAL_MAGIC):
+    if not data.startswith(XERIAL_MAGIC):
         return _snappy_raw(data, bytes_max)
     parts = []
     position = len(_XERIAL_HEADER)
@@ -118,7 +119,7 @@ def _snappy_raw(data: bytes, bytes_max: int) -> bytes:
 
 
 def _gzip(data: bytes, bytes_max: int) -> bytes:
-    unpacker = zlib.decompressobj(wbits=_GZIP_WBITS)
+    unpacker = zlib.decompressobj(wbits=GZIP_WBITS)
     found = unpacker.decompress(data, bytes_max + 1)
     _checked(data, len(found), bytes_max)
     if not unpacker.eof or unpacker.unused_data:
@@ -129,7 +130,7 @@ def _gzip(data: bytes, bytes_max: int) -> bytes:
 def _zstd(data: bytes, bytes_max: int) -> bytes:
     import cramjam
 
-    size = _zstd_content_size(data)
+    size = zstd_content_size(data)
     _checked(data, size or 0, bytes_max)
     out = bytearray(bytes_max if size is None else size)
     written = cramjam.zstd.decompress_into(data, out)
@@ -138,7 +139,7 @@ def _zstd(data: bytes, bytes_max: int) -> bytes:
     return bytes(memoryview(out)[:written])
 
 
-def _zstd_content_size(data: bytes) -> int | None:
+def zstd_content_size(data: bytes) -> int | None:
     """Size a frame declares, if it does. Source: RFC 8878 section 3.1.1.1."""
     if not data.startswith(_ZSTD_MAGIC):
         raise MessageFormatError("no zstd frame")

@@ -9,7 +9,7 @@ Source: docs/protocol/messages.md#kafka-block; the Kafka protocol for CRC and he
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import google_crc32c
 
@@ -23,6 +23,7 @@ _LENGTH_END: Final = 12  # the batch's own length counts from here on
 _BATCH_MAGIC: Final = 2
 _CODEC_MASK: Final = 7
 _RECORD_BYTES_MIN: Final = 7
+_PIECE_BYTES: Final = 256 << 10
 _NO_SEQUENCE: Final = -1
 
 
@@ -31,20 +32,67 @@ def is_kafka_block(payload: bytes) -> bool:
     return payload[:4] == MAGIC
 
 
+class KafkaBatch(NamedTuple):
+    """A verified record batch; ``view`` ends with it, ``position`` is that of its first record."""
+
+    view: memoryview
+    position: int
+    records: int
+    first_ms: int
+    sequence: int  # of the first record; -1: none
+
+
 def decode_kafka_block(payload: bytes, count: int) -> list[Message]:
     """The records of a Kafka block; each key is a partition key, each time create and append time.
 
     Raises: MessageFormatError: damaged, compressed, or not exactly ``count`` dense records.
     """
+    batch = open_kafka_block(payload, count)
+    return read_kafka_records(batch, batch.position, range(count))[0]
+
+
+def open_kafka_block(payload: bytes, count: int) -> KafkaBatch:
+    """The batch of a Kafka block, its CRC checked. Raises: MessageFormatError."""
     try:
-        return _decode(payload, count)
+        return _opened(payload, count)
     except (struct.error, IndexError):
         raise MessageFormatError("the Kafka block ends too early") from None
 
 
-def _decode(payload: bytes, count: int) -> list[Message]:
+def read_kafka_records(
+    batch: KafkaBatch, position: int, numbers: range
+) -> tuple[list[Message], int]:
+    """Some records and the position behind them. Raises: MessageFormatError."""
+    found = []
+    view, sequence = batch.view, batch.sequence
+    try:
+        for index in numbers:
+            number = None if sequence <= _NO_SEQUENCE else str(sequence + index)
+            message, position = _record(view, position, index, batch.first_ms)
+            found.append(message._replace(sequence_number=number))
+    except (struct.error, IndexError):
+        raise MessageFormatError("the Kafka block ends too early") from None
+    if numbers and numbers[-1] == batch.records - 1 and position != len(view):
+        raise MessageFormatError(f"{len(view) - position} bytes follow the last record")
+    return found, position
+
+
+def pass_over_kafka_records(batch: KafkaBatch, position: int, numbers: range) -> int:
+    """The position behind some records. Raises: MessageFormatError."""
+    try:
+        for index in numbers:
+            length, position = _varint(batch.view, position)
+            if not 0 <= length <= len(batch.view) - position:
+                raise MessageFormatError(f"record {index} goes beyond its batch")
+            position += length
+    except IndexError:
+        raise MessageFormatError("the Kafka block ends too early") from None
+    return position
+
+
+def _opened(payload: bytes, count: int) -> KafkaBatch:
     start = len(MAGIC) + _U32.size
-    batch = payload[start:]
+    batch = memoryview(payload)[start:]  # a slice of bytes would be a copy of the rest
     if not is_kafka_block(payload) or _U32.unpack_from(payload, len(MAGIC))[0] != len(batch):
         raise MessageFormatError("no Kafka block, or its length is wrong")
     head = _BATCH.unpack_from(batch)
@@ -53,22 +101,24 @@ def _decode(payload: bytes, count: int) -> list[Message]:
         raise MessageFormatError(f"no Kafka batch of magic 2: magic {magic}, length {length}")
     if attributes & _CODEC_MASK:
         raise MessageFormatError("a compressed Kafka batch")
-    if google_crc32c.value(batch[_CRC_END:]) != crc:
+    if _crc_of(batch[_CRC_END:]) != crc:
         raise MessageFormatError("the Kafka batch's CRC is wrong")
     if records != count or not 0 <= count <= len(batch) // _RECORD_BYTES_MIN:
         raise MessageFormatError(f"a Kafka batch of {records} records, expected {count}")
-    position = _BATCH.size
-    found = []
-    for index in range(count):
-        number = None if sequence <= _NO_SEQUENCE else str(sequence + index)
-        message, position = _record(batch, position, index, first_ms)
-        found.append(message._replace(sequence_number=number))
-    if position != len(batch):
-        raise MessageFormatError(f"{len(batch) - position} bytes follow the last record")
-    return found
+    if not count and len(batch) != _BATCH.size:
+        raise MessageFormatError(f"{len(batch) - _BATCH.size} bytes follow the last record")
+    return KafkaBatch(batch, _BATCH.size, records, first_ms, sequence)
 
 
-def _record(batch: bytes, position: int, index: int, first_ms: int) -> tuple[Message, int]:
+def _crc_of(view: memoryview) -> int:
+    """In pieces, since the library takes no views and a copy of all would be large."""
+    crc = 0
+    for start in range(0, len(view), _PIECE_BYTES):
+        crc = google_crc32c.extend(crc, bytes(view[start : start + _PIECE_BYTES]))
+    return crc
+
+
+def _record(batch: memoryview, position: int, index: int, first_ms: int) -> tuple[Message, int]:
     length, position = _varint(batch, position)
     end = position + length
     if length < 0 or end > len(batch):
@@ -88,16 +138,16 @@ def _record(batch: bytes, position: int, index: int, first_ms: int) -> tuple[Mes
     return Message(value or b"", partition_key=text, create_ms=time_ms, append_ms=time_ms), end
 
 
-def _nullable(data: bytes, position: int) -> tuple[bytes | None, int]:
+def _nullable(data: memoryview, position: int) -> tuple[bytes | None, int]:
     length, position = _varint(data, position)
     if length < 0:
         return None, position
     if length > len(data) - position:
         raise MessageFormatError(f"a field of {length} bytes goes beyond its record")
-    return data[position : position + length], position + length
+    return bytes(data[position : position + length]), position + length
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
     """A zigzag number of at most 64 bits."""
     value = shift = 0
     while True:

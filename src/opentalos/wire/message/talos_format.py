@@ -24,6 +24,7 @@ _V2_FIELDS: Final = struct.Struct(">qhH")
 _U32: Final = struct.Struct(">I")
 _V1_BYTES_MIN: Final = 8  # the shortest message of all versions
 _VALUES_MAX: Final = 64  # fields of one V3 message, unknown ones included
+_DAMAGE: Final = (struct.error, IndexError, ThriftError, UnicodeDecodeError)
 
 
 def encode_messages(messages: Sequence[Message], version: int = 3) -> bytes:
@@ -68,8 +69,7 @@ def decode_records(data: bytes, count: int, skipped: int, place: Place) -> list[
 
 
 def _decoded(data: bytes, count: int, skipped: int, place: Place | None) -> list[Any]:
-    if count < 0 or count * _V1_BYTES_MIN > len(data):
-        raise MessageFormatError(f"{count} messages cannot be in {len(data)} bytes")
+    check_count(data, count)
     found: list[Any] = []
     position = index = 0
     while index < count:
@@ -83,16 +83,59 @@ def _decoded(data: bytes, count: int, skipped: int, place: Place | None) -> list
             if index == count:
                 break
             message, position = _decode_one(data, position)
-        except (struct.error, IndexError):
-            raise MessageFormatError(f"the block ends within message {index} of {count}") from None
-        except (ThriftError, UnicodeDecodeError) as error:
-            raise MessageFormatError(f"message {index} of {count}: {error}") from error
+        except _DAMAGE as error:
+            raise _damaged(error, index, count) from None
         found.append(message if place is None else place.record(message, len(found)))
         index += 1
+    check_end(data, position, count)
+    return found
+
+
+def check_count(data: bytes, count: int) -> None:
+    """Raises: MessageFormatError: so many messages do not fit."""
+    if count < 0 or count * _V1_BYTES_MIN > len(data):
+        raise MessageFormatError(f"{count} messages cannot be in {len(data)} bytes")
+
+
+def check_end(data: bytes, position: int, count: int) -> None:
+    """Raises: MessageFormatError: the last message does not end where the block does."""
     if position != len(data):
         left = len(data) - position
         raise MessageFormatError(f"{left} bytes follow message {count}, the last one")
-    return found
+
+
+def pass_over(data: bytes, position: int, numbers: range, count: int) -> int:
+    """The position behind some messages. Raises: MessageFormatError."""
+    index = numbers.start
+    try:
+        while index < numbers.stop:
+            position = _behind_one(data, position)
+            index += 1
+    except _DAMAGE as error:
+        raise _damaged(error, index, count) from None
+    return position
+
+
+def read_some(data: bytes, position: int, numbers: range, count: int) -> tuple[list[Message], int]:
+    """Some messages and the position behind them: all plain ones, or the next one of any kind.
+
+    Raises: MessageFormatError.
+    """
+    found: list[Message] = []
+    try:
+        position = read_plain(data, position, len(numbers), found)
+        if not found:
+            message, position = _decode_one(data, position)
+            found.append(message)
+    except _DAMAGE as error:
+        raise _damaged(error, numbers.start, count) from None
+    return found, position
+
+
+def _damaged(error: Exception, index: int, count: int) -> MessageFormatError:
+    if isinstance(error, (struct.error, IndexError)):
+        return MessageFormatError(f"the block ends within message {index} of {count}")
+    return MessageFormatError(f"message {index} of {count}: {error}")
 
 
 def _decode_one(data: bytes, position: int) -> tuple[Message, int]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from opentalos.broker.cluster.ownership import SingleServerOwnership
+from opentalos.broker.long_work import LongWork
 from opentalos.broker.messaging.messages import GetQuery, MessageService, PutTarget
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.counters import Traffic
@@ -109,6 +110,7 @@ class Bench:
         self.answers: list[TalosError | None] = []
         self.throttle = SimpleNamespace(handle=self.handle_of, version=0)
         context: Any = SimpleNamespace(
+            work=LongWork(None, waiting_max=8),
             config=SimpleNamespace(message=LIMITS, quota=QuotaLimits(throttled_bytes_max=15)),
             clock=SimpleNamespace(wall_ms=lambda: NOW_MS),
             topics=SimpleNamespace(by_resource=lambda resource: self.topic),

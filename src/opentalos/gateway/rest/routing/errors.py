@@ -4,8 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from opentalos.broker.messaging.block_reader import MessageUnreadable
 from opentalos.broker.messaging.keyed_puts import KeyReused
-from opentalos.broker.messaging.plain_messages import MessageUnreadable, SeveralPartitions
+from opentalos.broker.messaging.plain_messages import SeveralPartitions
 from opentalos.model import errors
 from opentalos.model.errors import BadRequest, OutcomeUnknown, TalosError
 

@@ -1,0 +1,157 @@
+"""LongWork: work whose amount callers decide, done so that it does not hold up the event loop.
+
+Readers of single messages and the REST gateway use it. Such work takes turns: a few at a time,
+callers served in rotation, so one caller's work delays its own. A turn does what Python does in
+short pieces with ``pause`` between them, and what compiled code does without the interpreter lock
+on a thread. So each pass of the loop runs at most one piece per turn.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from opentalos.model.errors import ExcessivePending, Unavailable
+from opentalos.ports.offload import Offload
+
+T = TypeVar("T")
+
+TURNS_MAX = 2  # at once; as many as there are threads
+SHORT_BYTES = 32 << 10  # work on fewer bytes needs no turn; it takes less than 1 ms
+
+
+@dataclass(slots=True)
+class LongWorkCounters:
+    """Since the start."""
+
+    turns: int = 0
+    pauses: int = 0
+    off_loop: int = 0  # calls on threads
+    rejected: int = 0
+
+
+class Turn:
+    """The right to work; valid inside ``LongWork.turn``."""
+
+    def __init__(self, offload: Offload | None, counters: LongWorkCounters) -> None:
+        self._offload, self._counters = offload, counters
+        self.job: asyncio.Task[Any] | None = None  # on a thread
+
+    async def off_loop(self, work: Callable[..., T], *args: Any) -> T:
+        """Run compiled code on a thread. If the caller is cancelled, the turn lasts until its end,
+        so cancelled calls cannot pile up work."""
+        self._counters.off_loop += 1
+        if self._offload is None:
+            return work(*args)
+        job = self.job = asyncio.get_running_loop().create_task(_run(self._offload, work, args))
+        return await asyncio.shield(job)
+
+    async def pause(self) -> None:
+        """Let the loop do other work; call it after each piece of about 1 ms."""
+        self._counters.pauses += 1
+        await asyncio.sleep(0)
+
+
+class LongWork:
+    """Admits ``TURNS_MAX`` turns; the callers that wait are served in rotation.
+
+    Args: offload: None: compiled code runs on the loop, as simulations need it.
+    """
+
+    def __init__(self, offload: Offload | None, waiting_max: int) -> None:
+        self._offload, self._waiting_max = offload, waiting_max
+        self._free = TURNS_MAX
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._freeing: set[asyncio.Task[Any]] = set()
+        self.counters = LongWorkCounters()
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for a turn."""
+        return sum(map(len, self._waiting.values()))
+
+    @asynccontextmanager
+    async def turn(self, caller: str, *, patient: bool = False) -> AsyncIterator[Turn]:
+        """A turn of this caller.
+
+        Args:   patient: it is bounded elsewhere how many of the caller's calls wait.
+        Raises: ExcessivePending: too many of the caller's calls wait already.
+        """
+        await self._take(caller, patient=patient)
+        self.counters.turns += 1
+        turn = Turn(self._offload, self.counters)
+        try:
+            yield turn
+        finally:
+            if turn.job is not None and not turn.job.done():
+                turn.job.add_done_callback(self._end_late)
+            else:
+                self._give()
+
+    def free(self, work: Callable[[], object]) -> None:
+        """Run a short call that frees memory on a thread, without waiting for it."""
+        if self._offload is None:
+            work()
+            return
+        task = asyncio.get_running_loop().create_task(_freed(self._offload, work))
+        self._freeing.add(task)  # at most one for each turn that ended
+        task.add_done_callback(self._freeing.discard)
+
+    async def _take(self, caller: str, *, patient: bool) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        queue = self._waiting.setdefault(caller, deque())
+        if len(queue) >= self._waiting_max and not patient:
+            self.counters.rejected += 1
+            raise ExcessivePending(
+                f"calls of {caller} that wait to be decoded: limit {self._waiting_max} "
+                "([message] decodes_waiting_max); retry later"
+            )
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue.append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():
+                self._give()  # it was this call's turn
+            else:
+                self._leave(caller, mine)
+            raise
+
+    def _leave(self, caller: str, mine: asyncio.Future[None]) -> None:
+        queue = self._waiting.get(caller)
+        if queue is not None and mine in queue:
+            queue.remove(mine)
+            if not queue:
+                del self._waiting[caller]
+
+    def _give(self) -> None:
+        """End a turn: the next caller's first call is served, and the caller goes to the end."""
+        while self._waiting:
+            caller, queue = self._waiting.popitem(last=False)
+            first = queue.popleft()
+            if queue:
+                self._waiting[caller] = queue
+            if not first.done():
+                first.set_result(None)
+                return
+        self._free += 1
+
+    def _end_late(self, job: "asyncio.Task[Any]") -> None:
+        if not job.cancelled():
+            job.exception()  # its caller is gone
+        self._give()
+
+
+async def _run(offload: Offload, work: Callable[..., T], args: tuple[Any, ...]) -> T:
+    return await offload.run(work, *args)
+
+
+async def _freed(offload: Offload, work: Callable[[], object]) -> None:
+    try:
+        await offload.run(work)
+    except Unavailable:
+        work()  # the server stops

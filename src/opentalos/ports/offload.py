@@ -1,0 +1,17 @@
+"""Offload: runs compiled code beside the event loop (threads)."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Offload(Protocol):
+    """A few threads for calls that release the interpreter lock: decompression, digests.
+
+    Python code must not run here: it would compete with the event loop for the lock, which a
+    thread keeps for 5 ms at a time. A cancelled caller does not stop the call. Raises what the
+    work raises; Unavailable: not done.
+    """
+
+    async def run(self, work: Callable[..., T], *args: Any) -> T: ...

@@ -1,0 +1,137 @@
+"""LongWork: turns in rotation, bounded waiting, and calls on threads that outlive their callers."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from opentalos.broker.long_work import TURNS_MAX, LongWork
+from opentalos.model.errors import ExcessivePending
+
+
+class Threads:
+    """Runs calls when a test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[..., Any], tuple[Any, ...], asyncio.Future[Any]]] = []
+
+    async def run(self, work: Callable[..., Any], *args: Any) -> Any:
+        done = asyncio.get_running_loop().create_future()
+        self.waiting.append((work, args, done))
+        return await done
+
+    def finish(self) -> None:
+        work, args, done = self.waiting.pop(0)
+        done.set_result(work(*args))
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_callers_are_served_in_rotation_however_many_calls_one_has() -> None:
+    work = LongWork(None, waiting_max=100)
+    served: list[str] = []
+
+    async def call(caller: str) -> None:
+        async with work.turn(caller) as turn:
+            served.append(caller)
+            await turn.pause()
+
+    calls = [asyncio.create_task(call("greedy")) for _ in range(30)]
+    await asyncio.sleep(0)
+    calls += [asyncio.create_task(call(name)) for name in ("a", "b", "a")]
+    await asyncio.gather(*calls)
+    assert {"a", "b"} <= set(served[: 3 * TURNS_MAX])
+    assert len(served) == 33
+    assert work.waiting == 0
+    assert work.counters.turns == 33
+
+
+async def test_no_more_turns_than_threads_run_at_once() -> None:
+    work = LongWork(None, waiting_max=100)
+    now, most = 0, 0
+
+    async def call(number: int) -> None:
+        nonlocal now, most
+        async with work.turn(str(number % 4)) as turn:
+            now += 1
+            most = max(most, now)
+            for _ in range(5):
+                await turn.pause()
+            now -= 1
+
+    await asyncio.gather(*(call(number) for number in range(20)))
+    assert (now, most) == (0, TURNS_MAX)
+
+
+async def test_a_caller_with_too_many_waiting_calls_is_rejected_and_others_are_not() -> None:
+    threads = Threads()
+    work = LongWork(threads, waiting_max=3)
+
+    async def call(caller: str) -> None:
+        async with work.turn(caller) as turn:
+            await turn.off_loop(int)
+
+    calls = [asyncio.create_task(call("greedy")) for _ in range(TURNS_MAX + 3)]
+    await settle()
+    with pytest.raises(ExcessivePending, match="greedy"):
+        await call("greedy")
+    other = asyncio.create_task(call("other"))
+    while not all(task.done() for task in (*calls, other)):
+        await settle()
+        if threads.waiting:
+            threads.finish()
+    assert work.counters.rejected == 1
+    assert work.waiting == 0
+
+
+async def test_a_cancelled_call_keeps_its_turn_until_its_thread_is_free() -> None:
+    threads = Threads()
+    work = LongWork(threads, waiting_max=10)
+
+    async def call() -> None:
+        async with work.turn("a") as turn:
+            await turn.off_loop(int)
+
+    calls = [asyncio.create_task(call()) for _ in range(TURNS_MAX + 1)]
+    await settle()
+    for task in calls[:TURNS_MAX]:
+        task.cancel()
+    await settle()
+    assert len(threads.waiting) == TURNS_MAX
+    threads.finish()
+    await settle()
+    assert len(threads.waiting) == TURNS_MAX  # the third call has begun
+    threads.finish()
+    threads.finish()
+    await calls[TURNS_MAX]
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_leaves_no_trace() -> None:
+    work = LongWork(None, waiting_max=10)
+    hold = asyncio.Event()
+
+    async def call() -> None:
+        async with work.turn("a"):
+            await hold.wait()
+
+    calls = [asyncio.create_task(call()) for _ in range(TURNS_MAX + 2)]
+    await settle()
+    calls[-1].cancel()
+    await settle()
+    assert work.waiting == 1
+    hold.set()
+    await asyncio.gather(*calls, return_exceptions=True)
+    async with work.turn("b"), work.turn("b"):
+        assert work.waiting == 0
+
+
+async def test_an_error_ends_a_turn() -> None:
+    work = LongWork(None, waiting_max=10)
+    for _ in range(2 * TURNS_MAX):
+        with pytest.raises(ZeroDivisionError):
+            async with work.turn("a") as turn:
+                await turn.off_loop(divmod, 1, 0)
