@@ -34,17 +34,20 @@ async def settle() -> None:
 async def test_callers_are_served_in_rotation_however_many_calls_one_has() -> None:
     work = LongWork(None, waiting_max=100)
     served: list[str] = []
+    begin = asyncio.Event()
 
     async def call(caller: str) -> None:
         async with work.turn(caller) as turn:
+            await begin.wait()
             served.append(caller)
             await turn.pause()
 
     calls = [asyncio.create_task(call("greedy")) for _ in range(30)]
-    await asyncio.sleep(0)
     calls += [asyncio.create_task(call(name)) for name in ("a", "b", "a")]
+    await settle()
+    begin.set()
     await asyncio.gather(*calls)
-    assert {"a", "b"} <= set(served[: 3 * TURNS_MAX])
+    assert served[TURNS_MAX : TURNS_MAX + 5] == ["greedy", "a", "b", "greedy", "a"]
     assert len(served) == 33
     assert work.waiting == 0
     assert work.counters.turns == 33
