@@ -108,6 +108,7 @@ class Broker:
         reader = TopicReader(context)
         quotas = catalogs.quotas
         self._cluster = cluster
+        self.work = context.work
         self.context, self.catalogs, self.groups = context, catalogs, groups
         # Background tasks.
         self.system_topics = SystemTopics(context)

@@ -20,7 +20,13 @@ from opentalos.gateway.rest.routing.errors import (
     internal_problem,
     problem,
 )
-from opentalos.gateway.rest.routing.request import document_of, headers_of, query_of
+from opentalos.gateway.rest.routing.request import (
+    document_of,
+    headers_of,
+    is_long,
+    long_document_of,
+    query_of,
+)
 from opentalos.gateway.rest.routing.route import JSON, Match, RouteTable, with_implied
 from opentalos.gateway.slots import Slots
 from opentalos.gateway.thrift_http.authentication import Authenticator
@@ -110,7 +116,7 @@ class RestGateway:
     ) -> None:
         try:
             with request_scope(exchange):
-                call = self._call(exchange, caller, match)
+                call = await self._call(exchange, caller, match)
                 await self._or_forward(exchange, partial(self._answer, call, match, request_id))
         except TalosError as error:
             _reply_problem(exchange, request_id, _as_answered(error, match))
@@ -136,12 +142,16 @@ class RestGateway:
                 ) from error
             await self._forwarding.elsewhere(exchange, error, answer_it)
 
-    def _call(self, exchange: Exchange, caller: Principal, match: Match) -> Call:
-        """The checked request. Raises: BadRequest."""
+    async def _call(self, exchange: Exchange, caller: Principal, match: Match) -> Call:
+        """The checked request. Raises: BadRequest, ExcessivePending."""
         route = match.route
         query = query_of(route, exchange.query)
         headers = headers_of(route, exchange.headers)
-        document, raw = document_of(route, exchange)
+        if is_long(exchange):
+            async with self._broker.work.turn(caller.id) as turn:
+                document, raw = await long_document_of(turn, route, exchange)
+        else:
+            document, raw = document_of(route, exchange)
         return Call(
             broker=self._broker,
             forwarding=self._forwarding,

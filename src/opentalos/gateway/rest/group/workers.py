@@ -36,7 +36,8 @@ async def fetch(call: Call) -> Answer:
     found = await call.broker.group_members.fetch(
         call.caller, _seat(call), bounds_of(call), wait_of(call)
     )
-    messages = await listed(found, call.query.get("encoding", "base64"))
+    encoding = call.query.get("encoding", "base64")
+    messages = await listed(call.broker.work, call.caller.id, found, encoding)
     return Answer(text=b'{"messages": [' + b",\n".join(messages) + b"]}\n")
 
 

@@ -7,14 +7,14 @@ every followed partition, so a client that reconnects with ``Last-Event-ID`` mis
 import asyncio
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from opentalos.broker.messaging.messages import LATEST_OFFSET, START_OFFSET
 from opentalos.broker.messaging.plain_messages import Bounds, PlainMessages, Spot
 from opentalos.broker.values import Topic
 from opentalos.gateway.http.reply_stream import ReplyStream
-from opentalos.gateway.rest.message.format import ENCODINGS, shown
+from opentalos.gateway.rest.message.format import ENCODINGS, listed
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.errors import Unusable, problem
 from opentalos.gateway.rest.routing.forms import EVENTS_FROM
@@ -34,6 +34,7 @@ from opentalos.model.identity import Permission
 STREAM_S_MAX = 3_600  # the client then reconnects with the id of the last event
 BEAT_S = 15.0  # between comments that keep the connection alive; the key is checked again
 BATCH = Bounds(messages_max=200, bytes_max=256 << 10)
+PART_BYTES = 64 << 10  # of events, between which other tasks get a turn
 BATCHES_MAX = 4  # read ahead of the client
 POLL_S = 10.0  # of one long poll of a partition
 RETRY_S = 0.5  # after a partition could not be read
@@ -173,17 +174,29 @@ async def _write(following: _Following, stream: ReplyStream, offsets: dict[int, 
         if isinstance(found, TalosError):
             await stream.write(_error(call, found))
             return
-        await stream.write(b"".join(_events(following, found, offsets)))
+        work, caller = call.broker.work, call.caller.id
+        texts = await listed(work, caller, found.messages, following.encoding)
+        async for part in _events(found, texts, offsets):
+            await stream.write(part)
 
 
-def _events(
-    following: _Following, found: PlainMessages, offsets: dict[int, int]
-) -> Iterator[bytes]:
-    for message in found.messages:
+async def _events(
+    found: PlainMessages, texts: Sequence[bytes], offsets: dict[int, int]
+) -> AsyncIterator[bytes]:
+    """The events of some messages, in parts of bounded size unless a message is larger."""
+    events: list[bytes] = []
+    size = 0
+    for message, data in zip(found.messages, texts, strict=True):
         offsets[message.partition] = message.offset + 1
         vector = ",".join(f"{number}:{offset}" for number, offset in offsets.items())
-        data = shown(message, following.encoding).replace(b"\n", b"\ndata: ")
-        yield b"id: %b\ndata: %b\n\n" % (vector.encode(), data.replace(b"\r", b" "))
+        events.append(b"id: %b\ndata: %b\n\n" % (vector.encode(), data))
+        size += len(vector) + len(data)
+        if size > PART_BYTES:
+            yield b"".join(events)
+            events.clear()
+            size = 0
+            await asyncio.sleep(0)
+    yield b"".join(events)
 
 
 def _has_grown(call: Call, offsets: Mapping[int, int]) -> bool:

@@ -1,13 +1,14 @@
 """Messages as JSON: the form in which they are put and read."""
 
-import asyncio
 import base64
+import codecs
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
+from opentalos.broker.long_work import SHORT_BYTES, LongWork, Turn
 from opentalos.broker.messaging.plain_messages import PlainMessage
-from opentalos.gateway.rest.routing.request import decoded
+from opentalos.gateway.rest.routing.json_text import WINDOW_CHARS, decoded, encoded, parse
 from opentalos.gateway.rest.routing.schema import (
     Schema,
     base64_text,
@@ -23,7 +24,11 @@ from opentalos.wire.message import Message
 MESSAGES_MAX = 1_000  # of one request or reply
 JSON_BYTES_MAX = 4 << 20  # of a JSON request, decoded at once
 RAW_BYTES_MAX = 10 << 20  # of one message, the protocol's maximum
-CHUNK_BYTES = 256 << 10  # of a reply that is encoded before other tasks get a turn
+SHORT_MESSAGES = 50  # are written without a turn, if they are short
+PIECE_BYTES = 48 << 10  # written or encoded in one piece, 0.5 ms
+BASE64_BYTES = 48 << 10  # a multiple of 3
+_MESSAGE_COST = 500  # of a message besides its data, in bytes
+_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 KIND_MAX = (1 << 15) - 1
 
 ENCODINGS = ("base64", "text", "json")
@@ -58,45 +63,68 @@ READ = fields(
 )
 
 
-def messages_of(sent: Sequence[Mapping[str, Any]], key: str | None) -> list[Message]:
-    """The messages of a request that fits ``PUT``."""
-    return [
-        Message(
-            _data_of(fields),
-            partition_key=fields.get("key", key),
-            sequence_number=fields.get("sequence_number"),
-            create_ms=fields.get("create_ms"),
-            message_type=fields.get("type"),
-            schema_fingerprint=fields.get("schema_fingerprint"),
-            tag=fields.get("tag"),
+async def messages_of(
+    turn: Turn | None, sent: Sequence[Mapping[str, Any]], key: str | None
+) -> list[Message]:
+    """The messages of a request that fits ``PUT``. Without a turn the request is short."""
+    found: list[Message] = []
+    cost = 0
+    for given in sent:
+        data = bytearray()
+        for piece in _data_of(given):
+            data += piece
+            cost += len(piece)
+            if turn is not None and cost > PIECE_BYTES:
+                cost = 0
+                await turn.pause()
+        cost += _MESSAGE_COST
+        found.append(
+            Message(
+                bytes(data),
+                partition_key=given.get("key", key),
+                sequence_number=given.get("sequence_number"),
+                create_ms=given.get("create_ms"),
+                message_type=given.get("type"),
+                schema_fingerprint=given.get("schema_fingerprint"),
+                tag=given.get("tag"),
+            )
         )
-        for fields in sent
-    ]
-
-
-def _data_of(sent: Mapping[str, Any]) -> bytes:
-    if "base64" in sent:
-        return base64.b64decode(sent["base64"], validate=True)
-    if "text" in sent:
-        return str(sent["text"]).encode()
-    return json.dumps(sent["value"], ensure_ascii=False, separators=(",", ":")).encode()
-
-
-async def listed(messages: Sequence[PlainMessage], encoding: str) -> list[bytes]:
-    """Each message as JSON text; other tasks get a turn after every chunk."""
-    found: list[bytes] = []
-    size = 0
-    for message in messages:
-        found.append(shown(message, encoding))
-        size += len(found[-1])
-        if size > CHUNK_BYTES:
-            size = 0
-            await asyncio.sleep(0)
     return found
 
 
-def shown(stored: PlainMessage, encoding: str) -> bytes:
-    """A message as JSON text that fits ``READ``."""
+def _data_of(sent: Mapping[str, Any]) -> Iterator[bytes]:
+    if "base64" in sent:
+        return iter((base64.b64decode(sent["base64"], validate=True),))
+    if "text" in sent:
+        return iter((str(sent["text"]).encode(),))
+    return encoded(sent["value"])
+
+
+async def listed(
+    work: LongWork, caller: str, messages: Sequence[PlainMessage], encoding: str
+) -> list[bytes]:
+    """Each message as JSON text that fits ``READ``; many or large ones take a turn."""
+    size = sum(len(stored.message.data) for stored in messages)
+    if size <= SHORT_BYTES and len(messages) <= SHORT_MESSAGES:
+        return [b"".join(_pieces(stored, encoding)) for stored in messages]
+    found: list[bytes] = []
+    cost = 0
+    # Not refused: the broker bounds how many of a caller's reads wait before this.
+    async with work.turn(caller, patient=True) as turn:
+        for stored in messages:
+            parts: list[bytes] = []
+            for piece in _pieces(stored, encoding):
+                parts.append(piece)
+                cost += len(piece) + _MESSAGE_COST
+                if not piece or cost > PIECE_BYTES:
+                    cost = 0
+                    await turn.pause()
+            found.append(b"".join(parts))
+    return found
+
+
+def _pieces(stored: PlainMessage, encoding: str) -> Iterator[bytes]:
+    """A message's JSON text in pieces; an empty one means that time was spent on it."""
     message = stored.message
     known = {
         "partition": stored.partition,
@@ -110,21 +138,51 @@ def shown(stored: PlainMessage, encoding: str) -> bytes:
         "tag": message.tag,
     }
     document = {name: value for name, value in known.items() if value is not None}
-    data = bytes(message.data)
-    if encoding == "json" and _is_json(data):
-        return json.dumps(document).encode()[:-1] + b', "value": ' + data + b"}"
-    if encoding == "text":
-        try:
-            return json.dumps(document | {"text": data.decode()}).encode()
-        except UnicodeDecodeError:
-            pass  # shown as base64
-    return json.dumps(document | {"base64": base64.b64encode(data).decode()}).encode()
+    head, data = json.dumps(document).encode()[:-1], message.data
+    if encoding == "json" and (yield from _is_json(data)):
+        yield head + b', "value": '
+        for start in range(0, len(data), PIECE_BYTES):
+            # One line, also in an event stream: outside of strings a line feed is only space.
+            yield data[start : start + PIECE_BYTES].translate(_ONE_LINE)
+        yield b"}"
+        return
+    if encoding == "text" and (yield from _is_text(data)):
+        yield head + b', "text": "'
+        for part in _decoded(data):
+            yield json.dumps(part).encode()[1:-1]
+        yield b'"}'
+        return
+    yield head + b', "base64": "'
+    for start in range(0, len(data), BASE64_BYTES):
+        yield base64.b64encode(data[start : start + BASE64_BYTES])
+    yield b'"}'
 
 
-def _is_json(data: bytes) -> bool:
+def _is_json(data: bytes) -> Generator[bytes, None, bool]:
+    if json.detect_encoding(data) != "utf-8":  # another one cannot be a part of the reply
+        return False
     try:
-        data.decode()
-        decoded(data)
-    except (BadRequest, UnicodeDecodeError):
+        if len(data) <= WINDOW_CHARS:
+            decoded(data)
+        else:
+            for _ in parse(data, keep=False):
+                yield b""
+    except BadRequest:
         return False
     return True
+
+
+def _is_text(data: bytes) -> Generator[bytes, None, bool]:
+    try:
+        for _ in _decoded(data):
+            yield b""
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _decoded(data: bytes) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(data), PIECE_BYTES):
+        yield decoder.decode(data[start : start + PIECE_BYTES])
+    yield decoder.decode(b"", final=True)

@@ -19,6 +19,7 @@ from opentalos.gateway.rest.message.format import (
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.errors import Unusable
 from opentalos.gateway.rest.routing.forms import IDEMPOTENCY_KEY
+from opentalos.gateway.rest.routing.request import is_long
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import fields, integer, items, nullable, one_of, text
 from opentalos.gateway.rest.topic.naming import topic_of
@@ -60,11 +61,15 @@ async def _put(call: Call, partition: int | None) -> Answer:
     key: str | None = call.query.get("key")
     if call.raw:
         messages = [Message(call.exchange.body, partition_key=key)]
+    elif is_long(call.exchange):
+        async with call.broker.work.turn(call.caller.id, patient=True) as turn:
+            messages = await messages_of(turn, call.document["messages"], key)
     else:
-        messages = messages_of(call.document["messages"], key)
+        messages = await messages_of(None, call.document["messages"], key)
     topic = topic_of(call, Permission.PUT_MESSAGE)
+    put_key = await _put_key(call)
     stored = await call.broker.plain_messages.put(
-        call.caller, topic.resource, partition, messages, _put_key(call)
+        call.caller, topic.resource, partition, messages, put_key
     )
     document = {
         "partition": stored.partition,
@@ -74,13 +79,18 @@ async def _put(call: Call, partition: int | None) -> Answer:
     return Answer(document)
 
 
-def _put_key(call: Call) -> PutKey | None:
+async def _put_key(call: Call) -> PutKey | None:
     """The request's idempotency key, with a digest that detects another request with that key."""
     key = call.headers.get(KEY_HEADER)
     if key is None:
         return None
     exchange = call.exchange
-    request = hashlib.sha256(exchange.body)
+    request = hashlib.sha256()
+    if is_long(exchange):
+        async with call.broker.work.turn(call.caller.id, patient=True) as turn:
+            await turn.off_loop(request.update, exchange.body)
+    else:
+        request.update(exchange.body)
     for part in (call.places.get("partition", ""), str(call.raw), call.query.get("key", "")):
         request.update(b"\0" + part.encode())
     return PutKey(key, request.digest())
@@ -95,7 +105,7 @@ async def get_messages(call: Call) -> Answer:
     found = await call.broker.plain_messages.get(
         call.caller, topic.resource, spot, bounds_of(call), wait_of(call)
     )
-    return await answer_of(found, call.query.get("encoding", "base64"))
+    return await answer_of(call, found)
 
 
 async def _offset(call: Call, resource: str, partition: int) -> int:
@@ -124,9 +134,11 @@ def wait_of(call: Call) -> float:
     return min(wait_s, FORWARDED_WAIT_S) if call.exchange.forwarder else wait_s
 
 
-async def answer_of(found: PlainMessages, encoding: str) -> Answer:
+async def answer_of(call: Call, found: PlainMessages) -> Answer:
     """Messages of one partition."""
-    messages = b",\n".join(await listed(found.messages, encoding))
+    encoding = call.query.get("encoding", "base64")
+    texts = await listed(call.broker.work, call.caller.id, found.messages, encoding)
+    messages = b",\n".join(texts)
     end = b'"next_offset": %d, "lag": %d' % (found.next_offset, found.lag)
     return Answer(text=b'{"messages": [' + messages + b"], " + end + b"}\n")
 

@@ -1,20 +1,21 @@
 """A request's query, headers and body, decoded and checked against its route."""
 
-import json
-import math
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from opentalos.broker.long_work import SHORT_BYTES, Turn
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.rest.routing import json_text
 from opentalos.gateway.rest.routing.errors import UnsupportedMediaType
 from opentalos.gateway.rest.routing.route import JSON, Body, Route, typed
-from opentalos.gateway.rest.routing.schema import check
+from opentalos.gateway.rest.routing.schema import Schema, check
 from opentalos.model.checks import shown_value
 from opentalos.model.errors import BadRequest, RequestTooLarge
 
 QUERY_PAIRS_MAX = 32
 CONTAINERS_MAX = 100_000  # objects and arrays of a body; they dominate the time of decoding
+_CHECKED_ITEMS = 20  # in one piece
 _JSON_TYPE = JSON.encode()
 
 
@@ -44,8 +45,62 @@ def headers_of(route: Route, sent: Mapping[bytes, bytes]) -> dict[str, Any]:
     return found
 
 
+def is_long(exchange: Exchange) -> bool:
+    """Whether decoding the body takes so long that it needs a turn."""
+    return len(exchange.body) > SHORT_BYTES
+
+
 def document_of(route: Route, exchange: Exchange) -> tuple[Any, bool]:
     """The decoded and checked body; None and True for a content type that is not decoded.
+
+    Raises: BadRequest, RequestTooLarge, UnsupportedMediaType.
+    """
+    body, sent = route.body, exchange.body
+    if _is_undecoded(route, exchange):
+        return None, body is not None
+    assert body is not None, "what is decoded has a schema"
+    document = {} if body.optional and not sent else json_text.decoded(sent)
+    return check(body.schema, document, "body"), False
+
+
+async def long_document_of(turn: Turn, route: Route, exchange: Exchange) -> tuple[Any, bool]:
+    """Like ``document_of``, in pieces."""
+    if _is_undecoded(route, exchange):
+        return None, route.body is not None
+    assert route.body is not None, "what is decoded has a schema"
+    pieces = json_text.parse(exchange.body)
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            document = end.value
+            break
+        await turn.pause()
+    return await _checked(turn, route.body.schema, document), False
+
+
+async def _checked(turn: Turn, schema: Schema, document: Any) -> Any:
+    """Check the items of the body's arrays one after the other, and the rest at once."""
+    arrays = {
+        name: part
+        for name, part in schema.get("properties", {}).items()
+        if part.get("type") == "array"
+    }
+    loose = {name: part | {"items": {}} for name, part in arrays.items()}
+    if arrays:
+        schema = {**schema, "properties": {**schema["properties"], **loose}}
+    found = check(schema, document, "body")
+    for name, part in arrays.items():
+        items = found.get(name, ())
+        for index, item in enumerate(items):
+            items[index] = check(part["items"], item, f"body.{name}[{index}]")
+            if index % _CHECKED_ITEMS == 0:
+                await turn.pause()
+    return found
+
+
+def _is_undecoded(route: Route, exchange: Exchange) -> bool:
+    """Whether there is no JSON to decode: there is no body, or its content type is another one.
 
     Raises: BadRequest, RequestTooLarge, UnsupportedMediaType.
     """
@@ -53,20 +108,19 @@ def document_of(route: Route, exchange: Exchange) -> tuple[Any, bool]:
     if body is None:
         if sent:
             raise BadRequest("this operation takes no body")
-        return None, False
+        return True
     raw = _is_raw(body, exchange.headers.get(b"content-type", _JSON_TYPE))
     bytes_max = body.raw_bytes_max if raw else body.bytes_max
     if len(sent) > bytes_max:
         raise RequestTooLarge(f"the body has {len(sent):,} bytes; the limit is {bytes_max:,}")
     if raw:
-        return None, True
+        return True
     containers = sent.count(b"[") + sent.count(b"{")
     if containers > CONTAINERS_MAX:
         raise RequestTooLarge(
             f"the body has {containers:,} opening brackets; the limit is {CONTAINERS_MAX:,}"
         )
-    document = {} if body.optional and not sent else decoded(sent)
-    return check(body.schema, document, "body"), False
+    return False
 
 
 def _is_raw(body: Body, content_type: bytes) -> bool:
@@ -78,28 +132,6 @@ def _is_raw(body: Body, content_type: bytes) -> bool:
     raise UnsupportedMediaType(
         f"unsupported content type; send one of {', '.join((JSON, *body.raw))}"
     )
-
-
-def decoded(text: bytes) -> Any:
-    """A JSON text. Raises: BadRequest: also for text that cannot be encoded as UTF-8."""
-    try:
-        document = json.loads(text, parse_constant=_reject_constant, parse_float=_number)
-        if b"\\u" in text:  # rejects half of a surrogate pair
-            json.dumps(document, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is not valid JSON: {error}") from error
-    return document
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"the number {text[:40]} is too large")
-    return number
-
-
-def _reject_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _unquoted(part: bytes) -> str:

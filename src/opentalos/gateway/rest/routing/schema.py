@@ -136,21 +136,18 @@ def check(schema: Schema, value: Any, place: str) -> Any:
 def _check_alternatives(
     schemas: Sequence[Schema], value: Any, place: str, *, exactly_one: bool
 ) -> Any:
-    fitting = [schema for schema in schemas if _fits(schema, value, place)]
+    fitting: list[Any] = []
+    for schema in schemas:
+        try:
+            fitting.append(check(schema, value, place))
+        except BadRequest:
+            continue
     if fitting and not (exactly_one and len(fitting) > 1):
-        return check(fitting[0], value, place)
+        return fitting[0]
     meant = [schema for schema in schemas if _resembles(schema, value)]
     if len(meant) == 1:
         check(meant[0], value, place)  # raises what is wrong with it
     raise BadRequest(f"{place} must be {' or '.join(map(_described, schemas))}")
-
-
-def _fits(schema: Schema, value: Any, place: str) -> bool:
-    try:
-        check(schema, value, place)
-    except BadRequest:
-        return False
-    return True
 
 
 def _resembles(schema: Schema, value: Any) -> bool:

@@ -207,3 +207,39 @@ async def test_a_block_that_cannot_be_decoded_is_reported_with_its_offset(call: 
     replied = await call("GET", PATH, by="alice")
     assert (replied.status, replied.document["title"]) == (422, "MessageUnreadable")
     assert "offset 0" in replied.document["detail"]
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_large_request_and_its_messages_are_handled_in_pieces(call: Rest) -> None:
+    value = {"numbers": list(range(50_000)), "text": "ü" * 50_000}
+    sent = [{"value": value}, {"text": "é\n" * 100_000}, {"base64": "AAEC" * 50_000}]
+    work = call.world.broker.work.counters
+    stored = await call("POST", PATH, {"messages": sent}, by="alice")
+    assert stored.status == 200
+    assert work.pauses >= 20
+    before = work.pauses
+    as_json = (await read(call, "encoding=json"))["messages"]
+    as_text = (await read(call, "encoding=text"))["messages"]
+    as_bytes = (await read(call, "encoding=base64"))["messages"]
+    assert as_json[0]["value"] == value
+    assert as_text[1]["text"] == sent[1]["text"]
+    assert as_bytes[2]["base64"] == sent[2]["base64"]
+    assert work.pauses >= before + 60
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_large_request_that_is_wrong_says_where(call: Rest) -> None:
+    good = {"text": "x" * 2_000}
+    for wrong, place in (({"text": 1}, "body.messages[40]"), ({}, "body.messages[40]")):
+        replied = await call("POST", PATH, {"messages": [good] * 40 + [wrong]}, by="alice")
+        assert (replied.status, place in replied.document["detail"]) == (400, True)
+    replied = await call("POST", PATH, {"messages": [good] * 1_001}, by="alice")
+    assert (replied.status, "1,001" in replied.document["detail"]) == (400, True)
+
+
+@pytest.mark.usefixtures("topic")
+async def test_json_of_another_encoding_is_not_put_into_the_reply(call: Rest) -> None:
+    for text in ("\ufeff[1]".encode(), '"1"'.encode("utf-16-le"), b"[1" * 20_000):
+        await call("POST", PATH, body=text, headers=RAW, by="alice")
+    found = (await read(call, "encoding=json"))["messages"]
+    assert all("value" not in message and message["base64"] for message in found)

@@ -1,0 +1,135 @@
+"""JSON texts in pieces: what Python's decoder says, in many short steps."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opentalos.gateway.rest.routing import json_text
+from opentalos.gateway.rest.routing.json_text import DEPTH_MAX, decoded, encoded, parse
+from opentalos.model.errors import BadRequest
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=40,
+)  # fmt: skip
+
+
+def parsed(text: bytes, *, keep: bool = True) -> tuple[Any, int]:
+    """The document and the number of pieces."""
+    pieces = parse(text, keep=keep)
+    count = 0
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+def outcome(text: bytes, decode: Any) -> Any:
+    try:
+        return decode(text)
+    except BadRequest:
+        return BadRequest
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is taken apart, as it is in large texts."""
+    monkeypatch.setattr(json_text, "WINDOW_CHARS", 8)
+    monkeypatch.setattr(json_text, "_RUN_CHARS_MIN", 3)
+    monkeypatch.setattr(json_text, "PIECE_COST", 40)
+
+
+@settings(deadline=None)
+@given(VALUES, st.sampled_from([None, 1, 3]), st.booleans())
+def test_any_document_is_what_the_decoder_makes_of_it(
+    value: Any, indent: int | None, ascii_only: bool
+) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_text, "WINDOW_CHARS", 8)
+        patch.setattr(json_text, "_RUN_CHARS_MIN", 3)
+        assert parsed(text)[0] == decoded(text)
+        assert (
+            b"".join(encoded(value))
+            == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        )
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.text(alphabet='[]{}",: \\u0dD89aeE.-+1tnf\n', max_size=60))
+def test_any_text_is_valid_for_both_or_for_neither(text: str) -> None:
+    sent = text.encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_text, "WINDOW_CHARS", 5)
+        patch.setattr(json_text, "_RUN_CHARS_MIN", 2)
+        whole = outcome(sent, decoded)
+        assert outcome(sent, lambda each: parsed(each)[0]) == whole
+        checked = outcome(sent, lambda each: parsed(each, keep=False)[0])
+        assert (checked is BadRequest) == (whole is BadRequest)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b" ", b"[", b"[1,]", b"[1 2]", b"{", b'{"a"}', b'{"a":}', b'{"a":1,}', b"{1:2}",
+        b"[1]x", b'"', b'"\n"', b"NaN", b"[Infinity]", b"1e999", b"tru", b"[1,,2]", b"[,1]",
+        b'["\\ud800"]', b'{"\\ud800":1}', b'["\\udc00\\ud800"]', b'"\xff"', b"[1],[2]",
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("small_windows")
+def test_what_the_decoder_refuses_is_refused(text: bytes) -> None:
+    for large in (text, b"[" + b"1," * 30 + text):
+        assert outcome(large, lambda each: parsed(each)[0]) is BadRequest
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_a_pair_of_surrogates_is_one_character() -> None:
+    assert parsed(b'["\\ud83d\\ude00", {"\\uD83D\\uDE00": 1}]')[0] == [
+        "\U0001f600",
+        {"\U0001f600": 1},
+    ]
+
+
+def test_depth_is_bounded() -> None:
+    deep = b"[" * DEPTH_MAX + b"]" * DEPTH_MAX
+    assert parsed(deep)[1] >= 1
+    with pytest.raises(BadRequest, match="levels"):
+        parsed(b"[" * 100_000 + b"]" * 100_000)
+    with pytest.raises(BadRequest):
+        parsed(b"[" * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [b"[],", b"1,", b"1.5,", b'"",', b'{"":1},', b"[[[1],2],3],", b"[" + b"1," * 3_000 + b"1],"],
+)
+def test_no_piece_of_a_large_text_is_long(item: bytes) -> None:
+    text = b"[" + item * (500_000 // len(item)) + b"1]"
+    found, pieces = parsed(text)
+    assert found == json.loads(text)
+    assert pieces >= len(text) / (json_text.PIECE_COST + json_text.WINDOW_CHARS + 100)
+    assert max(len(piece) for piece in encoded(found)) <= 2 * json_text.PIECE_COST
+
+
+def test_an_object_with_many_fields_is_parsed_in_pieces() -> None:
+    value = {f"k{number}": number for number in range(20_000)}
+    found, pieces = parsed(json.dumps(value).encode())
+    assert found == value
+    assert pieces > 20
+
+
+def test_a_check_keeps_no_values() -> None:
+    found, _ = parsed(b"[" + b"[1,2]," * 10_000 + b"1]", keep=False)
+    assert found == []
+
+
+def test_other_encodings_of_unicode_are_read() -> None:
+    for encoding in ("utf-8-sig", "utf-16", "utf-32-be"):
+        assert decoded('["ä"]'.encode(encoding)) == parsed('["ä"]'.encode(encoding))[0] == ["ä"]
