@@ -54,6 +54,7 @@ class Exchange:
     __slots__ = (
         "_connection",
         "body",
+        "body_md5",
         "charged",
         "client",
         "close_after",
@@ -79,6 +80,7 @@ class Exchange:
         self.path, _, self.query = url.partition(b"?")
         self.headers = headers  # lower-case names; repeated values joined by ","
         self.body = b""
+        self.body_md5 = b""  # in hexadecimal, if it was calculated before
         self.charged = 0  # bytes of the server's body budget
         self.hold: Hold | None = None  # of a large body's share
         self.close_after = False

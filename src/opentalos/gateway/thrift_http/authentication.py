@@ -22,6 +22,7 @@ from opentalos.model.limits import AuthLimits
 from opentalos.wire.signing import HmacState, Scheme, parse_authorization, string_to_sign
 
 _V3 = b"Galaxy-V3 "
+DIGEST_BYTES_MAX = 1 << 20  # digested on the loop, 2 ms
 _KEYS_MAX = 100_000  # cached HMAC states
 _PROVEN_MAX = 256  # addresses of a key
 _NO_MATCH = "unknown key or wrong signature"
@@ -35,6 +36,19 @@ _CAME_BEFORE = "this signed request was received before; outcome unknown"
 
 _AUDIT = logging.getLogger("opentalos.audit")
 _SHOWN_CHARS_MAX = 64  # of a caller's text in an audit line
+
+
+class DigestNeeded(Exception):
+    """The signature is right and the body so large that its digest needs a thread."""
+
+    def __init__(self, caller: str) -> None:
+        super().__init__(caller)
+        self.caller = caller
+
+
+def md5_of(body: bytes) -> bytes:
+    """The digest that requests are signed with, in hexadecimal."""
+    return hashlib.md5(body, usedforsecurity=False).hexdigest().encode()
 
 
 class _KeyState(NamedTuple):
@@ -70,7 +84,8 @@ class Authenticator:
 
     def caller(self, exchange: Exchange) -> Principal:
         """The principal. Raises: InvalidCredential (401), ClockSkewed (412), AttemptsExceeded
-        (429), all audited; ExcessivePending: too many requests to detect every replay."""
+        (429), all audited; ExcessivePending: too many requests to detect every replay;
+        DigestNeeded: call again with ``body_md5`` set."""
         try:
             return self._caller(exchange)
         except (InvalidCredential, ClockSkewed, AttemptsExceeded) as error:
@@ -118,7 +133,11 @@ class Authenticator:
     def _admitted(self, exchange: Exchange, state: _KeyState, claim: Claim) -> Principal:
         """Check digest and timestamp, which the signature covers, and reject replays."""
         headers = exchange.headers
-        digest = hashlib.md5(exchange.body, usedforsecurity=False).hexdigest().encode()
+        digest = exchange.body_md5
+        if not digest:
+            if len(exchange.body) > DIGEST_BYTES_MAX:
+                raise DigestNeeded(state.live.principal.id)
+            digest = md5_of(exchange.body)
         sent = headers.get(b"x-xiaomi-content-md5", b"")
         if digest != sent and digest != sent.lower():
             raise InvalidCredential("X-Xiaomi-Content-MD5 does not match the body")

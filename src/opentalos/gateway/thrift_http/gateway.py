@@ -13,7 +13,7 @@ from opentalos.broker.messaging.messages import GetQuery, GetResult
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
-from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.gateway.thrift_http.authentication import Authenticator, DigestNeeded, md5_of
 from opentalos.gateway.thrift_http.call_tasks import CallTasks
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler, Handlers
 from opentalos.gateway.thrift_http.replies import (
@@ -23,7 +23,7 @@ from opentalos.gateway.thrift_http.replies import (
     reply_error,
     reply_no_caller,
 )
-from opentalos.model.errors import BadRequest, TalosError
+from opentalos.model.errors import BadRequest, ExcessivePending, TalosError
 from opentalos.model.identity import Principal
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.metrics.latency import Latency
@@ -38,6 +38,7 @@ from opentalos.wire.thrift.message import (
 from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
 
 ADMIN_BODY_BYTES_MAX = 1 << 20  # of a call to any service except messages
+DIGESTS_MAX = 1_000  # large requests whose digest is calculated; their bytes are bounded as well
 _QUERY_PAIRS_MAX = 16
 # Name prefixes of calls that change nothing; they may be cancelled when they hang.
 _READS = ("get", "query", "describe", "list", "lookup", "match", "check")
@@ -67,6 +68,7 @@ class ThriftGateway:
         self._handlers = handlers
         self._forwarding = forwarding
         self._tasks = CallTasks(reply_error)
+        self._digests: set[asyncio.Task[None]] = set()
         self.puts = 0
         self.gets = 0
         self.calls = 0  # all others
@@ -89,7 +91,11 @@ class ThriftGateway:
 
     def _serve_message(self, exchange: Exchange) -> None:
         """The data path: putMessage and cached getMessage by callbacks alone."""
-        caller = self._caller(exchange)
+        try:
+            caller = self._caller(exchange)
+        except DigestNeeded as needed:
+            self._digest(exchange, needed)
+            return
         if caller is None:
             return
         if exchange.headers.get(b"content-type") == _COMPACT:
@@ -117,7 +123,8 @@ class ThriftGateway:
         try:
             if exchange.method != b"POST":
                 raise BadRequest("Talos calls use POST")
-            if self._forwarding is not None and not self._forwarding.accept(exchange):
+            forwarding = None if exchange.body_md5 else self._forwarding  # asked before
+            if forwarding is not None and not forwarding.accept(exchange):
                 self._tasks.failures += 1
                 return None
             return self._authenticator.caller(exchange)
@@ -125,6 +132,25 @@ class ThriftGateway:
             reply_no_caller(exchange, error)
         self._tasks.failures += 1
         return None
+
+    def _digest(self, exchange: Exchange, needed: DigestNeeded) -> None:
+        """Calculate the digest of a large body on a thread, then begin again."""
+        if len(self._digests) >= DIGESTS_MAX:
+            error = ExcessivePending(f"too many large requests: limit {DIGESTS_MAX:,}; retry later")
+            reply_no_caller(exchange, error)
+            self._tasks.failures += 1
+            return
+        exchange.late = partial(reply_no_caller, exchange)  # also if the client is gone
+        task = asyncio.get_running_loop().create_task(self._digested(exchange, needed.caller))
+        self._digests.add(task)
+        task.add_done_callback(self._digests.discard)
+
+    async def _digested(self, exchange: Exchange, caller: str) -> None:
+        async with self._broker.work.turn(caller, patient=True) as turn:
+            if not exchange.answered:
+                exchange.body_md5 = await turn.off_loop(md5_of, exchange.body)
+        if not exchange.answered:
+            self._serve_message(exchange)
 
     # --- hot path ------------------------------------------------------------------------------
 

@@ -10,7 +10,12 @@ import pytest
 
 from opentalos.broker.values import LiveKey, PrincipalInfo
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.gateway.thrift_http.authentication import (
+    DIGEST_BYTES_MAX,
+    Authenticator,
+    DigestNeeded,
+    md5_of,
+)
 from opentalos.model.errors import AttemptsExceeded, ClockSkewed, InvalidCredential
 from opentalos.model.identity import GUEST, Principal
 from opentalos.model.limits import AuthLimits
@@ -244,3 +249,19 @@ def test_the_addresses_of_a_key_are_bounded(keys: Keys) -> None:
     assert checker.claimed("KA", "10.0.0.1") == ("alice", False)
     assert checker.claimed("KA", "10.0.299.1") == ("alice", True)
     assert len(checker._states["KA"].proven) == 256
+def test_a_large_body_is_digested_elsewhere_once_its_signature_is_right(keys: Keys) -> None:
+    body = b"x" * (DIGEST_BYTES_MAX + 1)
+    exchange = signed(digest=md5_of(body).decode())
+    exchange.body = body
+    with pytest.raises(DigestNeeded) as needed:
+        authenticator(keys).caller(exchange)
+    assert needed.value.caller == "alice"
+    exchange.body_md5 = md5_of(body)
+    assert authenticator(keys).caller(exchange) is ALICE
+    exchange.body_md5 = md5_of(body + b"x")
+    with pytest.raises(InvalidCredential, match="MD5"):
+        authenticator(keys).caller(exchange)
+    stranger = signed(secret="wrong")
+    stranger.body = body
+    with pytest.raises(InvalidCredential):
+        authenticator(keys).caller(stranger)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opentalos.broker.long_work import LongWork
 from opentalos.broker.messaging.messages import GetQuery, GetResult, Target
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.thrift_http.authentication import DigestNeeded, md5_of
 from opentalos.gateway.thrift_http.gateway import ADMIN_BODY_BYTES_MAX, ThriftGateway
 from opentalos.gateway.thrift_http.handlers.context import CallContext
 from opentalos.model.errors import (
@@ -93,13 +95,16 @@ class Bench:
     def __init__(self) -> None:
         self.messages = Messages()
         self.caller: Principal | TalosError = ALICE
+        self.digests = False
         self.handlers: dict[str, dict[str, Any]] = {"MessageService": {}, "TopicService": {}}
         self.contexts: list[CallContext] = []
-        broker: Any = SimpleNamespace(messages=self.messages)
+        broker: Any = SimpleNamespace(messages=self.messages, work=LongWork(None, waiting_max=8))
         authenticator: Any = SimpleNamespace(caller=self._caller)
         self.gateway = ThriftGateway(broker, authenticator, self.handlers)
 
     def _caller(self, exchange: Exchange) -> Principal:
+        if self.digests and not exchange.body_md5:
+            raise DigestNeeded("alice")
         if isinstance(self.caller, TalosError):
             raise self.caller
         return self.caller
@@ -432,3 +437,24 @@ async def test_any_body_gets_exactly_one_reply(body: bytes, content_type: bytes)
     (reply,) = connection.replies
     assert reply.status in (200, 400)
     assert b"Traceback" not in reply.body
+
+
+async def test_a_put_whose_digest_needs_a_thread_is_served_after_it(bench: Bench) -> None:
+    bench.digests = True
+    exchange, connection = bench.send(put_body())
+    assert bench.messages.puts == []
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert exchange.body_md5 == md5_of(put_body())
+    bench.messages.waiters[0](5, None)
+    assert [reply.status for reply in connection.replies] == [200]
+
+
+async def test_a_client_that_leaves_before_its_digest_is_known_puts_nothing(bench: Bench) -> None:
+    bench.digests = True
+    exchange, connection = bench.send(put_body())
+    assert exchange.late is not None
+    exchange.late(OutcomeUnknown("the client disconnected"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (bench.messages.puts, len(connection.replies)) == ([], 1)
