@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from opentalos.broker.long_work import LongWorkCounters
 from opentalos.broker.messaging.message_counters import HeldCalls, MessageCounters
 from opentalos.broker.messaging.position_events import PositionCounters
 from opentalos.broker.quota.metering import MeteringFigures
@@ -43,6 +44,10 @@ class Figures:
     server: str
     messages: MessageCounters
     held: HeldCalls
+    long_work: LongWorkCounters
+    long_work_waiting: int  # calls
+    decoded_bytes: int  # decompressed for callers that read single messages
+    decoded_bytes_kept: int  # in memory
     log: LogCounters
     log_now: LogFigures
     metering: MeteringFigures
@@ -71,6 +76,10 @@ def figures_of(broker: "Broker") -> Figures:
         server=context.config.server,
         messages=broker.messages.counters,
         held=broker.messages.held,
+        long_work=broker.work.counters,
+        long_work_waiting=broker.work.waiting,
+        decoded_bytes=context.blocks.decoded_bytes,
+        decoded_bytes_kept=context.blocks.kept_bytes,
         log=context.log.counters,
         log_now=context.log.figures,
         metering=broker.metering.figures if broker.metering is not None else MeteringFigures(),

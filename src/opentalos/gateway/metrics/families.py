@@ -121,6 +121,19 @@ def _sds_calls(sources: Sources) -> Iterator[Metric]:
     yield _histogram("sds_write_duration_seconds", text, sds.write_s.coarse())
 
 
+def _long_work(figures: Figures) -> Iterator[Metric]:
+    done = figures.long_work
+    yield _counter("decoded_bytes", "Bytes decompressed for readers.", figures.decoded_bytes)
+    text = "Decompressed bytes kept for the next read."
+    yield _gauge("decoded_bytes_kept", text, figures.decoded_bytes_kept)
+    yield _counter("long_work_turns", "Calls that decoded or encoded in turns.", done.turns)
+    yield _counter("long_work_pieces", "Pieces of such work.", done.pauses)
+    yield _counter("long_work_off_loop", "Calls that ran on threads.", done.off_loop)
+    text = "Calls rejected because too many of their caller's waited for a turn."
+    yield _counter("long_work_rejections", text, done.rejected)
+    yield _gauge("long_work_waiting", "Calls that wait for a turn.", figures.long_work_waiting)
+
+
 def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:
     counted, log = figures.messages, figures.log
     yield _counter("puts", "Admitted puts of all protocols.", counted.puts)
@@ -141,6 +154,7 @@ def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:
         "quota_held_bytes", "Former name of quota_throttled_bytes.", figures.held.put_bytes
     )
     yield _gauge("gets_waiting", "Gets that wait for new messages.", figures.held.gets)
+    yield from _long_work(figures)
     text = "Partition requests decided automatically, by outcome."
     yield _labelled("quota_decisions", text, "outcome", figures.quota_decisions)
     yield _counter(

@@ -3,10 +3,11 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from opentalos.broker.broker import Broker
+from opentalos.gateway.http.connection import JOIN_BYTES_MAX
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.http.request_scope import request_scope
@@ -180,7 +181,10 @@ class RestGateway:
         extra = _NO_STORE + _id_line(request_id)
         for name, value in answer.headers:
             extra += f"{name}: {value}\r\n".encode()
-        call.exchange.reply(head(status, _JSON), _body(answer), extra)
+        if answer.chunks:
+            _reply_chunks(call.exchange, head(status, _JSON), extra, answer.chunks)
+        else:
+            call.exchange.reply(head(status, _JSON), _body(answer), extra)
 
     def _reply_options(self, exchange: Exchange, request_id: bytes) -> None:
         try:
@@ -192,6 +196,16 @@ class RestGateway:
 
 def _path(exchange: Exchange) -> bytes:
     return exchange.path[len(PREFIX) :]
+
+
+def _reply_chunks(exchange: Exchange, prefix: bytes, extra: bytes, chunks: Sequence[bytes]) -> None:
+    size = sum(map(len, chunks))
+    if size <= JOIN_BYTES_MAX:
+        exchange.reply(prefix, b"".join(chunks), extra)
+    elif exchange.method == b"HEAD":
+        exchange.reply(prefix, bytes(size), extra)  # only its length is sent
+    else:
+        exchange.reply_chunks(prefix.replace(b"\r\n", b"\r\n" + extra, 1), chunks)
 
 
 def _body(answer: Answer) -> bytes:

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -97,8 +97,15 @@ async def exchanged(
         document = json.loads(body) if body else None
         replied.set_result(Replied(int(prefix.split()[1]), document, names))
 
+    def answer_chunks(exchange: Exchange, prefix: bytes, chunks: Sequence[bytes]) -> None:
+        first, _, rest = prefix.partition(b"\r\n")
+        answer(
+            exchange, first + b"\r\nContent-Length: ", b"".join(chunks), b"\r\n" + rest + b"0\r\n"
+        )
+
     connection: Any = SimpleNamespace(
         answer=answer,
+        answer_chunks=answer_chunks,
         alive=True,
         private=True,
         peer="192.0.2.1",

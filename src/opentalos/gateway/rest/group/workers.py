@@ -2,7 +2,7 @@
 
 from opentalos.broker.groups.rest_workers import Membership, Seat
 from opentalos.gateway.rest.group.groups import offsets_of, offsets_schema
-from opentalos.gateway.rest.message.format import READ, listed
+from opentalos.gateway.rest.message.format import READ, array_of, listed
 from opentalos.gateway.rest.message.messages import READ_BOUNDS, bounds_of, wait_of
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.route import Body, Route
@@ -38,7 +38,7 @@ async def fetch(call: Call) -> Answer:
     )
     encoding = call.query.get("encoding", "base64")
     messages = await listed(call.broker.work, call.caller.id, found, encoding)
-    return Answer(text=b'{"messages": [' + b",\n".join(messages) + b"]}\n")
+    return Answer(chunks=array_of(messages, b""))
 
 
 async def commit(call: Call) -> Answer:

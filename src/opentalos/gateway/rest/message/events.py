@@ -181,22 +181,24 @@ async def _write(following: _Following, stream: ReplyStream, offsets: dict[int, 
 
 
 async def _events(
-    found: PlainMessages, texts: Sequence[bytes], offsets: dict[int, int]
+    found: PlainMessages, texts: Sequence[Sequence[bytes]], offsets: dict[int, int]
 ) -> AsyncIterator[bytes]:
-    """The events of some messages, in parts of bounded size unless a message is larger."""
-    events: list[bytes] = []
+    """The events of some messages, in parts of bounded size."""
+    part: list[bytes] = []
     size = 0
-    for message, data in zip(found.messages, texts, strict=True):
+    for message, pieces in zip(found.messages, texts, strict=True):
         offsets[message.partition] = message.offset + 1
         vector = ",".join(f"{number}:{offset}" for number, offset in offsets.items())
-        events.append(b"id: %b\ndata: %b\n\n" % (vector.encode(), data))
-        size += len(vector) + len(data)
-        if size > PART_BYTES:
-            yield b"".join(events)
-            events.clear()
-            size = 0
-            await asyncio.sleep(0)
-    yield b"".join(events)
+        for piece in (b"id: %b\ndata: " % vector.encode(), *pieces, b"\n\n"):
+            part.append(piece)
+            size += len(piece)
+            if size > PART_BYTES:
+                yield b"".join(part)
+                part.clear()
+                size = 0
+                await asyncio.sleep(0)
+    if part:
+        yield b"".join(part)
 
 
 def _has_grown(call: Call, offsets: Mapping[int, int]) -> bool:

@@ -102,12 +102,15 @@ def _data_of(sent: Mapping[str, Any]) -> Iterator[bytes]:
 
 async def listed(
     work: LongWork, caller: str, messages: Sequence[PlainMessage], encoding: str
-) -> list[bytes]:
-    """Each message as JSON text that fits ``READ``; many or large ones take a turn."""
+) -> list[list[bytes]]:
+    """Each message as JSON text that fits ``READ``; many or large ones take a turn.
+
+    A text stays in pieces, since joining one of 60 MB takes as long as 60 pieces.
+    """
     size = sum(len(stored.message.data) for stored in messages)
     if size <= SHORT_BYTES and len(messages) <= SHORT_MESSAGES:
-        return [b"".join(_pieces(stored, encoding)) for stored in messages]
-    found: list[bytes] = []
+        return [list(_pieces(stored, encoding)) for stored in messages]
+    found: list[list[bytes]] = []
     cost = 0
     # Not refused: the broker bounds how many of a caller's reads wait before this.
     async with work.turn(caller, patient=True) as turn:
@@ -119,8 +122,19 @@ async def listed(
                 if not piece or cost > PIECE_BYTES:
                     cost = 0
                     await turn.pause()
-            found.append(b"".join(parts))
+            found.append(parts)
     return found
+
+
+def array_of(texts: Sequence[Sequence[bytes]], end: bytes) -> Sequence[bytes]:
+    """A reply with messages; ``end`` follows their array."""
+    chunks = [b'{"messages": [']
+    for index, pieces in enumerate(texts):
+        if index:
+            chunks.append(b",\n")
+        chunks += pieces
+    chunks.append(b"]" + end + b"}\n")
+    return chunks
 
 
 def _pieces(stored: PlainMessage, encoding: str) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ from opentalos.gateway.rest.message.format import (
     PUT,
     RAW_BYTES_MAX,
     READ,
+    array_of,
     listed,
     messages_of,
 )
@@ -138,9 +139,8 @@ async def answer_of(call: Call, found: PlainMessages) -> Answer:
     """Messages of one partition."""
     encoding = call.query.get("encoding", "base64")
     texts = await listed(call.broker.work, call.caller.id, found.messages, encoding)
-    messages = b",\n".join(texts)
-    end = b'"next_offset": %d, "lag": %d' % (found.next_offset, found.lag)
-    return Answer(text=b'{"messages": [' + messages + b"], " + end + b"}\n")
+    end = b', "next_offset": %d, "lag": %d' % (found.next_offset, found.lag)
+    return Answer(chunks=array_of(texts, end))
 
 
 _TAG = "messages"

@@ -19,11 +19,12 @@ MARGIN_S = 4.0  # time to answer beyond what the call itself waits for
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler returns: a document, or JSON text."""
+    """What a handler returns: a document, or JSON text, as a whole or in pieces."""
 
     document: Any = None
     status: int | None = None  # None: the route's own
     text: bytes = b""
+    chunks: Sequence[bytes] = ()
     headers: Sequence[tuple[str, str]] = ()
 
 
