@@ -22,8 +22,6 @@ from opentalos.broker.groups.metrics import MetricService
 from opentalos.broker.groups.resets import GroupResetService
 from opentalos.broker.groups.rest_workers import GroupMemberService
 from opentalos.broker.groups.topic_consumers import TopicsConsumerService
-from opentalos.broker.long_work import LongWork
-from opentalos.broker.messaging.block_reader import BlockReader
 from opentalos.broker.messaging.messages import MessageService
 from opentalos.broker.messaging.peer_reads import RemoteMessages
 from opentalos.broker.messaging.plain_messages import PlainMessageService
@@ -62,7 +60,6 @@ from opentalos.model.table import TableState
 from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
-from opentalos.ports.offload import Offload
 from opentalos.ports.peers import Peers
 from opentalos.ports.row_store import RowStore
 
@@ -267,12 +264,8 @@ def open_broker(
     clock: Clock,
     config: BrokerConfig,
     peers: Peers | None = None,
-    offload: Offload | None = None,
 ) -> Broker:
-    """Compose a broker; no I/O happens before ``start``. With ``peers`` it joins a cluster.
-
-    Without ``offload`` everything runs on the loop, as in a simulation.
-    """
+    """Compose a broker; no I/O happens before ``start``. With ``peers`` it joins a cluster."""
     cluster = Cluster(meta, files, peers, clock, config) if peers is not None else None
     guard = cluster.guard if cluster is not None else SingleServerGuard()
     log = LogStore(
@@ -315,7 +308,6 @@ def open_broker(
     )
     spaces = SpaceLedger(config.quota, catalogs.quotas.user)
     throttle = Throttle(config.quota, spaces, catalogs.quotas.user)
-    work = LongWork(offload, config.message.decodes_waiting_max)
     context = BrokerContext(
         config=config,
         clock=clock,
@@ -325,8 +317,6 @@ def open_broker(
         throttle=throttle,
         spaces=spaces,
         ownership=cluster.ownership if cluster else SingleServerOwnership(config.advertise),
-        work=work,
-        blocks=BlockReader(work, config.message.decoded_bytes_kept_max),
         peers=peers,
     )
     groups = Coordinator(rows, clock, config.group, config.server, guard.certain)

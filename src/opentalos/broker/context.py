@@ -32,6 +32,7 @@ from opentalos.model.limits import (
 from opentalos.model.names import SYSTEM_TENANT, USAGE_TOPIC
 from opentalos.model.sds_limits import SdsLimits
 from opentalos.ports.clock import Clock
+from opentalos.ports.offload import Offload
 from opentalos.ports.peers import Peers
 
 SETTINGS_MAX = 10_000  # topics whose log settings are cached
@@ -63,6 +64,7 @@ class BrokerConfig:
     metering: MeteringSettings | None = None  # None: nothing is metered
     minute_ms: int = MINUTE_MS  # of metering; simulations have shorter minutes
     native_commits: bool = False  # of the file store; only shown
+    offload: Offload | None = None  # None: such work runs on the loop, as in a simulation
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,15 +79,18 @@ class BrokerContext:
     throttle: Throttle
     spaces: SpaceLedger
     ownership: Ownership
-    work: LongWork
-    blocks: BlockReader
     peers: Peers | None = None  # None: a single server
     # Asked before every change of a topic, table, grant, topic group or request for quota.
     changes: ChangeRates = field(init=False)
+    work: LongWork = field(init=False)
+    blocks: BlockReader = field(init=False)
     _settings: dict[str, tuple[Topic, TopicLogSettings]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        limits = self.config.message
         self.changes = ChangeRates(self.config.quota)
+        self.work = LongWork(self.config.offload, limits.decodes_waiting_max)
+        self.blocks = BlockReader(self.work, limits.decoded_bytes_kept_max)
 
     def topic(self, caller: Principal, action: Permission, resource: str) -> Topic:
         """The topic of a resource name, if the caller may do this to it; sync, hot path.

@@ -17,12 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.secret_box import AesGcmSecretBox
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.broker import Broker, BrokerConfig, open_broker
 from opentalos.broker.cluster.cluster import SEAL_SHARE
-from opentalos.broker.long_work import TURNS_MAX
 from opentalos.gateway.health import Readiness, reply_starting
 from opentalos.gateway.http.server import HttpServer
 from opentalos.gateway.sds_http.starting import starting_routes
@@ -53,8 +51,6 @@ from opentalos.server.tls import ServerTls
 STOP_S = 4.5  # single server: from the signal to the exit, even if storage hangs; promised: 5 s
 _CALLS_S = 0.2  # for calls whose connections were closed after the drain time
 _SEAL_S_MIN = 1.0  # for sealing, also when draining took all its time
-_OFFLOAD_LINGER_S = 10.0  # of threads that decompress, after their last job
-_OFFLOAD_CLOSE_S = 0.2  # for a job under way; its caller is gone
 _START_RETRY_S = 5.0  # after a backend failed during the start
 
 _WILDCARDS = ("0.0.0.0", "::")
@@ -90,7 +86,6 @@ class Server:
     watch: LoopWatch
     descriptors: DescriptorWatch
     measuring: Measuring
-    offload: IoThreads
 
     @property
     def url(self) -> str:
@@ -120,7 +115,6 @@ class Server:
             async with asyncio.timeout_at(max(end_s, loop.time() + _SEAL_S_MIN)):
                 await self.gateways.drain(_CALLS_S)
                 await self.broker.close()
-                await self.offload.close(deadline_s=_OFFLOAD_CLOSE_S)
                 if self.member is not None:
                     await self.member.peers.close()
                 await self.stores.close()
@@ -158,13 +152,10 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             undo.push_async_callback(member.peers.close)
             key = member.key
         settings = _broker_config(config, directory.server, key)
-        settings = replace(settings, native_commits=stores.native_commits)
+        native, offload = stores.native_commits, stores.offload
+        settings = replace(settings, native_commits=native, offload=offload)
         if member is not None and place is not None:
             settings = _as_member(settings, config, member, place)
-        offload = IoThreads(
-            "offload", threads=TURNS_MAX, threads_max=TURNS_MAX, linger_s=_OFFLOAD_LINGER_S
-        )
-        undo.push_async_callback(offload.close, deadline_s=_OFFLOAD_CLOSE_S)
         broker = open_broker(
             files=stores.files,
             meta=stores.meta,
@@ -172,7 +163,6 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             clock=SystemClock(),
             config=settings,
             peers=member.peers if member else None,
-            offload=offload,
         )
         await broker.start()
         undo.push_async_callback(broker.close)
@@ -200,7 +190,6 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             watch=watch,
             descriptors=port.descriptors,
             measuring=measuring,
-            offload=offload,
         )
         _write_server_json(directory, server)
         watch.start()

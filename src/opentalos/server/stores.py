@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
+from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.local import LocalFileStore, open_local_file_store
 from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
+from opentalos.broker.long_work import TURNS_MAX
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
@@ -22,6 +24,8 @@ META_FILE = "meta.sqlite"
 ROWS_FILE = "rows.sqlite"
 REPORT_INTERVAL_S = 5.0  # between log lines about an unreachable backend
 _RETRY_S = 1.0
+_OFFLOAD_LINGER_S = 10.0  # of threads that decompress, after their last job
+_OFFLOAD_CLOSE_S = 0.2  # for a job under way; its caller is gone
 
 StoreT = TypeVar("StoreT", FileStore, MetaStore, RowStore)
 
@@ -36,13 +40,23 @@ class Replicated(Protocol):
     def files_short(self) -> int: ...
 
 
+def _offload_threads() -> IoThreads:
+    return IoThreads(
+        "offload", threads=TURNS_MAX, threads_max=TURNS_MAX, linger_s=_OFFLOAD_LINGER_S
+    )
+
+
 @dataclass(slots=True)
 class Stores:
-    """The three stores of one server."""
+    """The three stores of one server, and its threads for work beside the loop.
+
+    A thread starts with its first job and ends when it was idle for a while.
+    """
 
     files: FileStore
     meta: MetaStore
     rows: RowStore
+    offload: IoThreads = field(default_factory=_offload_threads)
 
     @property
     def native_commits(self) -> bool:
@@ -55,6 +69,7 @@ class Stores:
 
     async def close(self) -> None:
         """Close all; the meta store last, since its session is this server's membership."""
+        await self.offload.close(deadline_s=_OFFLOAD_CLOSE_S)
         await self.files.close()
         await self.rows.close()
         await self.meta.close()

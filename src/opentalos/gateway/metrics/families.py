@@ -126,7 +126,7 @@ def _long_work(figures: Figures) -> Iterator[Metric]:
     yield _counter("decoded_bytes", "Bytes decompressed for readers.", figures.decoded_bytes)
     text = "Decompressed bytes kept for the next read."
     yield _gauge("decoded_bytes_kept", text, figures.decoded_bytes_kept)
-    yield _counter("long_work_turns", "Calls that decoded or encoded in turns.", done.turns)
+    yield _counter("long_work_turns", "Calls that took turns to decode or encode.", done.turns)
     yield _counter("long_work_pieces", "Pieces of such work.", done.pauses)
     yield _counter("long_work_off_loop", "Calls that ran on threads.", done.off_loop)
     text = "Calls rejected because too many of their caller's waited for a turn."

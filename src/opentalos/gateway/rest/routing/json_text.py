@@ -124,7 +124,8 @@ def _reject_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 
 
-_scan: Final = json.JSONDecoder(parse_float=_number, parse_constant=_reject_constant).scan_once
+_decoder: Final[Any] = json.JSONDecoder(parse_float=_number, parse_constant=_reject_constant)
+_scan: Final = _decoder.scan_once
 
 
 class _Parser:

@@ -212,7 +212,11 @@ async def test_a_block_that_cannot_be_decoded_is_reported_with_its_offset(call: 
 @pytest.mark.usefixtures("topic")
 async def test_a_large_request_and_its_messages_are_handled_in_pieces(call: Rest) -> None:
     value = {"numbers": list(range(50_000)), "text": "ü" * 50_000}
-    sent = [{"value": value}, {"text": "é\n" * 100_000}, {"base64": "AAEC" * 50_000}]
+    sent: list[dict[str, Any]] = [
+        {"value": value},
+        {"text": "é\n" * 100_000},
+        {"base64": "AAEC" * 50_000},
+    ]
     work = call.world.broker.work.counters
     stored = await call("POST", PATH, {"messages": sent}, by="alice")
     assert stored.status == 200
