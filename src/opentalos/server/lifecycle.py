@@ -151,9 +151,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             member = await become_member(config, directory, stores, tls.client)
             undo.push_async_callback(member.peers.close)
             key = member.key
-        settings = _broker_config(config, directory.server, key)
-        native, offload = stores.native_commits, stores.offload
-        settings = replace(settings, native_commits=native, offload=offload)
+        settings = _broker_config(config, stores, directory.server, key)
         if member is not None and place is not None:
             settings = _as_member(settings, config, member, place)
         broker = open_broker(
@@ -219,7 +217,7 @@ async def open_with_retries(config: Config, directory: DataDirectory, root_key: 
         await asyncio.sleep(_START_RETRY_S)
 
 
-def _broker_config(config: Config, server: str, key: bytes) -> BrokerConfig:
+def _broker_config(config: Config, stores: Stores, server: str, key: bytes) -> BrokerConfig:
     return BrokerConfig(
         server=server,
         advertise=config.server.advertise or config.server.listen,
@@ -247,6 +245,8 @@ def _broker_config(config: Config, server: str, key: bytes) -> BrokerConfig:
         usage_topic=SystemTopicSettings(
             partitions=config.metering.partitions, retention_s=config.metering.retention_s
         ),
+        native_commits=stores.native_commits,
+        offload=stores.offload,
     )
 
 
