@@ -6,21 +6,27 @@ One server at a time uses it; the local file store relies on that (promise I2).
 import base64
 import fcntl
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
 
 from opentalos.adapters.durable_files import make_directories, replace_file, sync_ancestors
+from opentalos.adapters.private_files import DIR_MODE, FILE_MODE, make_private
 from opentalos.model.errors import ConfigError, NewerFormat
 from opentalos.ports.clock import Clock
 
 FORMAT_VERSION = 1
+SERVER_KEY_FILE = "server.key"
+ROOT_KEY_FILE = "root.key"
 SERVER_KEY_BYTES = 32  # AES-256
 _SECRET_BYTES = 30  # 40 characters of base64
 _KEY_ID_BYTES = 8
 _SERVER_ID_BYTES = 6
-_PRIVATE = 0o600
-_PRIVATE_DIRECTORY = 0o700
+# What a server keeps in its data directory; other files there are not ours to change.
+_OURS = ("format.json", "lock", "log", "measuring", "root.key", "server.json", "server.key")
+
+_log = logging.getLogger("opentalos.server")
 
 
 class DataDirectory:
@@ -34,10 +40,11 @@ class DataDirectory:
         self.path = path
         self._clock = clock
         try:
-            make_directories(path.absolute(), _PRIVATE_DIRECTORY)
+            make_directories(path.absolute(), DIR_MODE)
+            self._make_private()
             if not (path / "format.json").exists():  # made by a start that then lost its power?
                 sync_ancestors(path.absolute())
-            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise ConfigError(f"cannot use data directory {path}: {error.strerror}") from error
@@ -48,6 +55,16 @@ class DataDirectory:
             os.close(self._lock)
             os.close(self._directory)
             raise
+
+    def _make_private(self) -> None:
+        """Raises: ConfigError: the directory belongs to another user, or is shared; OSError."""
+        paths = (self.path.resolve(), *(self.path / name for name in _OURS))
+        corrected = [str(path) for path in paths if make_private(path)]
+        if corrected:
+            _log.warning(
+                "other users of this machine could use files of the server; corrected %s",
+                " ".join(corrected),
+            )
 
     def _take_lock(self) -> None:
         """Lock the file, which has our pid, and the directory, whose lock cannot be removed.
@@ -98,27 +115,24 @@ class DataDirectory:
             if (self.path / "meta.sqlite").exists():
                 raise ConfigError(
                     f"{path} is missing, so the stored secrets cannot be decrypted; restore it "
-                    "from "
-                    "a backup"
+                    "from a key file (talos backup --with-key)"
                 )
-            write_atomically(
-                path, base64.b64encode(self._clock.token(SERVER_KEY_BYTES)) + b"\n", _PRIVATE
-            )
+            write_atomically(path, base64.b64encode(self._clock.token(SERVER_KEY_BYTES)) + b"\n")
         return read_server_key(path)
 
     @property
     def key_path(self) -> Path:
         """The file of ``server_key``."""
-        return self.path / "server.key"
+        return self.path / SERVER_KEY_FILE
 
     def root_key(self) -> tuple[str, str]:
         """Key id and secret of the first administrator, from its file or newly created."""
-        path = self.path / "root.key"
+        path = self.path / ROOT_KEY_FILE
         if path.exists():
             return read_root_key(path)
         key_id = f"ROOT{self._clock.token(_KEY_ID_BYTES).hex().upper()}"
         secret = base64.urlsafe_b64encode(self._clock.token(_SECRET_BYTES)).decode()
-        write_atomically(path, f"{key_id}:{secret}\n".encode(), _PRIVATE)
+        write_atomically(path, f"{key_id}:{secret}\n".encode())
         return key_id, secret
 
     def write_server_json(self, record: dict[str, Any]) -> None:
@@ -167,13 +181,14 @@ def parse_key(text: str, what: str) -> tuple[str, str]:
     return key_id, secret
 
 
-def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Replace a file: readers see the old or the new content, also after a power loss.
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file, private to this user: readers see the old or the new content, also after a
+    power loss.
 
     Raises: ConfigError: the old content is still there.
     """
     try:
-        replace_file(path, content, mode)
+        replace_file(path, content, FILE_MODE)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}; see to its disk") from error
 

@@ -51,6 +51,7 @@ from opentalos.server.tls import ServerTls
 STOP_S = 4.5  # single server: from the signal to the exit, even if storage hangs; promised: 5 s
 _CALLS_S = 0.2  # for calls whose connections were closed after the drain time
 _SEAL_S_MIN = 1.0  # for sealing, also when draining took all its time
+_UMASK = 0o077  # for files of libraries, such as those of a Java virtual machine
 _START_RETRY_S = 5.0  # after a backend failed during the start
 
 _WILDCARDS = ("0.0.0.0", "::")
@@ -384,6 +385,7 @@ def _leave() -> None:
 
 def run_server(config: Config, root_key: RootKey, ready: Callable[[str], None]) -> None:
     """Run ``serve`` on uvloop if it is installed, else on asyncio's own loop."""
+    os.umask(_UMASK)
     directory = DataDirectory(Path(config.server.data).absolute(), SystemClock())
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.local import LocalFileStore, open_local_file_store
+from opentalos.adapters.private_files import make_private
 from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
 from opentalos.broker.long_work import TURNS_MAX
 from opentalos.model.errors import ConfigError, Unavailable
@@ -103,9 +104,12 @@ async def open_files(config: Config, data: Path) -> FileStore:
         from opentalos.adapters.hdfs import open_hdfs_file_store
 
         return await open_hdfs_file_store(url, config.jvm, config.hdfs)
+    root = local_path(url, data / LOG_FOLDER)
+    if make_private(root.resolve()):
+        _log.warning("other users of this machine could read %s; corrected", root)
     own = url == "file://"  # only this process writes below the directory that it has locked
     store = await open_local_file_store(
-        local_path(url, data / LOG_FOLDER),
+        root,
         exclusive=own,
         descriptors_max=append_files_max(raise_open_files(), config.http.connections_max),
         accelerator=config.storage.accelerator,

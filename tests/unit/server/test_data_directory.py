@@ -75,7 +75,7 @@ def test_a_lost_server_key_is_not_replaced_while_there_is_data(
 ) -> None:
     directory = DataDirectory(tmp_path, clock)
     (tmp_path / "meta.sqlite").touch()
-    with pytest.raises(ConfigError, match="restore it from a backup"):
+    with pytest.raises(ConfigError, match="restore it from a key file"):
         directory.server_key()
     directory.close()
 
@@ -132,6 +132,44 @@ def test_an_invalid_key_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_key(text, "--root-key")
     assert str(caught.value) == "--root-key must be ID:SECRET, where the ID has neither # nor :"
+
+
+def test_a_directory_that_was_there_before_becomes_private(
+    tmp_path: Path, clock: CountingClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    DataDirectory(data, clock).close()
+    data.chmod(0o755)
+    for name in ("format.json", "lock"):
+        (data / name).chmod(0o644)
+    (data / "notes.txt").touch()
+    (data / "notes.txt").chmod(0o644)
+    caplog.clear()
+    former = os.umask(0)
+    try:
+        directory = DataDirectory(data, clock)
+        directory.write_server_json({"pid": 1})
+    finally:
+        os.umask(former)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (data, *data.iterdir())}
+    directory.close()
+    assert modes.pop("data") == 0o700
+    assert modes.pop("notes.txt") == 0o644  # not the server's
+    assert set(modes.values()) == {0o600}
+    assert set(modes) == {"format.json", "lock", "server.json"}
+    (line,) = caplog.messages
+    assert line.startswith("other users of this machine could use files of the server")
+
+
+def test_a_directory_that_users_share_is_no_data_directory(
+    tmp_path: Path, clock: CountingClock
+) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o1777)
+    with pytest.raises(ConfigError, match="name a directory of its own"):
+        DataDirectory(tmp_path / "shared", clock)
+    assert list((tmp_path / "shared").iterdir()) == []
 
 
 @pytest.fixture

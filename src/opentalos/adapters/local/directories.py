@@ -12,12 +12,12 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from opentalos.adapters.durable_files import NewEntry, make_directories
-from opentalos.adapters.local.disk import FILE_MODE, delete_file
+from opentalos.adapters.local.disk import delete_file
 from opentalos.adapters.local.fence_watch import FenceWatch
+from opentalos.adapters.private_files import DIR_MODE, FILE_MODE
 from opentalos.adapters.store_path import FENCE_SUFFIX
 from opentalos.model.errors import AlreadyExists, OutcomeUnknown
 
-DIR_MODE = 0o750
 CREATE_ATTEMPTS_MAX = 8  # each lost to a delete that removed the empty directory
 _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 

@@ -13,11 +13,11 @@ from opentalos.adapters.durable_files import sync_descriptor, sync_directory, wr
 from opentalos.adapters.local.descriptors import FileIdentity
 from opentalos.adapters.local.fence_format import decode_fence, encode_fence
 from opentalos.adapters.local.fence_watch import FenceWatch
+from opentalos.adapters.private_files import FILE_MODE
 from opentalos.adapters.store_path import FENCE_SUFFIX
 from opentalos.model.errors import Fenced, NotFound, RecoveryStuck, WriterDead
 
 IOV_MAX = 1024  # buffers of one pwritev; Linux and macOS
-FILE_MODE = 0o640
 ONE_CALL_BYTES_MAX = 64 << 10  # measured: above it, writing and then syncing is 15 to 40 % quicker
 _RWF_DSYNC = getattr(os, "RWF_DSYNC", 0)  # Linux; elsewhere a sync follows the write
 _HAS_FDATASYNC = sys.platform == "linux"  # elsewhere absent, or it stops at the drive's cache

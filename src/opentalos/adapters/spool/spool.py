@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from opentalos.adapters.private_files import DIR_MODE, make_private, private_opener
 from opentalos.adapters.spool.spool_format import decode_line, encode_lines
 from opentalos.model.errors import ConfigError
 
@@ -66,8 +67,9 @@ class Spool:
     def open(self) -> None:
         """Find what a former process left. Raises: ConfigError: the folder cannot be used."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (self._folder / "lock").open("ab")
+            self._folder.mkdir(DIR_MODE, parents=True, exist_ok=True)
+            make_private(self._folder)
+            self._lock = open(self._folder / "lock", "ab", opener=private_opener)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
                 if path.stem.isascii() and path.stem.isdigit():
@@ -167,7 +169,7 @@ class Spool:
             return self._files[-1]
         self._end_file()
         file = _File(self._next_number, 0, 0)
-        self._writer = self._path(file.number).open("ab")
+        self._writer = open(self._path(file.number), "ab", opener=private_opener)
         self._next_number += 1
         self._files.append(file)
         return file

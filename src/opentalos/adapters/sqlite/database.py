@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from opentalos.adapters.durable_files import NewEntry, make_directories
 from opentalos.adapters.loop_outbox import LoopOutbox
 from opentalos.adapters.machine import file_system_of
+from opentalos.adapters.private_files import create_private, make_private
 from opentalos.adapters.thread_start import start_thread
 from opentalos.model.errors import (
     ConfigError,
@@ -267,6 +268,7 @@ class Database:
     def _connect(self) -> sqlite3.Connection:
         try:
             entry = self._log_entry()
+            self._make_private()
             connection = self._connection_to_file()
         except (sqlite3.Error, OSError, MemoryError) as error:
             raise self._translated(error) from error
@@ -287,6 +289,13 @@ class Database:
             connection.close()
             raise
         return connection
+
+    def _make_private(self) -> None:
+        """SQLite gives its log and index the mode of the database. Raises: ConfigError, OSError."""
+        create_private(self._path)
+        for suffix in ("", "-wal", "-shm"):
+            if make_private(self._path.with_name(self._path.name + suffix)):
+                _log.warning("%s%s was readable by others; corrected", self._path, suffix)
 
     def _connection_to_file(self) -> sqlite3.Connection:
         return sqlite3.connect(

@@ -4,6 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from opentalos.adapters.private_files import create_private
 from opentalos.adapters.sqlite.database import BUSY_TIMEOUT_MS
 from opentalos.model.errors import StoreUnavailable
 
@@ -19,6 +20,7 @@ def copy_database(source: Path, target: Path) -> None:
     """
     timeout_s = BUSY_TIMEOUT_MS / _MS_PER_S
     try:
+        create_private(target)
         with (
             closing(
                 sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=timeout_s)
@@ -27,5 +29,5 @@ def copy_database(source: Path, target: Path) -> None:
         ):
             original.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file, with no log beside it
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise StoreUnavailable(f"cannot copy {source}: {error}") from error
