@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import sqlite3
+import stat
 import subprocess
 import threading
 import time
@@ -139,13 +140,21 @@ def test_a_backup_under_load_has_all_that_was_acknowledged(
     with load.running():
         committed = commit_some(server)
         before = [list(item) for item in load.acknowledged]
-        done = talos("backup", tmp_path / "copy", "--data", server.data, "--format", "json")
+        key = ("--with-key", tmp_path / "talos.key")
+        done = talos("backup", tmp_path / "copy", "--data", server.data, *key, "--format", "json")
         assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["files"] > PARTITIONS  # several segments
     server.kill()
     restored = tmp_path / "restored"
     assert (
-        back := talos("restore", tmp_path / "copy", "--data", restored / "data")
+        back := talos(
+            "restore",
+            tmp_path / "copy",
+            "--data",
+            restored / "data",
+            "--key",
+            tmp_path / "talos.key",
+        )
     ).returncode == 0
     assert back.stderr == ""
     verified = talos("log", "verify", "--data", restored / "data")
@@ -168,7 +177,7 @@ def test_nothing_is_overwritten(server: ServerProcess, tmp_path: Path) -> None:
     again = talos("backup", target, "--data", server.data)
     assert (again.returncode, again.stdout) == (1, "")
     assert "already exists" in again.stderr
-    full = talos("restore", target, "--data", server.data)
+    full = talos("restore", target, "--data", server.data, "--key", server.data / "server.key")
     assert full.returncode == 1
     assert "already exists" in full.stderr
 
@@ -214,16 +223,35 @@ def test_a_damaged_backup_is_refused(server: ServerProcess, tmp_path: Path) -> N
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    done = talos("restore", copy, "--data", tmp_path / "restored")
+    restored = ("--data", tmp_path / "restored", "--key", server.data / "server.key")
+    done = talos("restore", copy, *restored)
     assert done.returncode == 1
     assert "checksum mismatch of meta.sqlite" in done.stderr
     path.unlink()
-    done = talos("restore", copy, "--data", tmp_path / "restored")
+    done = talos("restore", copy, *restored)
     assert "meta.sqlite is missing" in done.stderr
     assert not (tmp_path / "restored").exists()
     assert [item.name for item in tmp_path.iterdir() if item.name.startswith(".")] == []
     done = talos("restore", tmp_path, "--data", tmp_path / "restored")
     assert "is not a backup" in done.stderr
+
+
+def test_the_keys_are_not_in_the_backup_and_restoring_asks_for_them(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    copy, key, data = tmp_path / "copy", tmp_path / "talos.key", tmp_path / "restored"
+    done = talos("backup", copy, "--data", server.data, "--with-key", key)
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    secret = (server.data / "server.key").read_bytes().strip()
+    for path in copy.rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+        assert not path.is_file() or secret not in path.read_bytes()
+    without = talos("restore", copy, "--data", data)
+    assert (without.returncode, data.exists()) == (1, False)
+    assert "pass --key FILE" in without.stderr
+    assert talos("restore", copy, "--data", data, "--key", key).returncode == 0
+    assert (data / "server.key").read_bytes().strip() == secret
 
 
 def test_what_is_no_server_s_data_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -272,7 +300,9 @@ def test_no_checkpoint_is_beyond_the_end_of_its_copied_log(
             make_backup(
                 config.with_server(data=str(tmp_path / "data")), tmp_path / "copy", lambda *_: None
             )
-    restore_backup(tmp_path / "copy", tmp_path / "restored", lambda *_: None)
+    restore_backup(
+        tmp_path / "copy", tmp_path / "restored", lambda *_: None, tmp_path / "data/server.key"
+    )
     with (
         EmbeddedServer(tmp_path / "restored", config) as server,
         TalosAdmin(server.client_config()) as admin,
@@ -346,6 +376,11 @@ def without_files(tmp_path: Path) -> Config:
     return Config().with_server(data=str(server.data))
 
 
+def restore(config: Config, copy: Path, data: Path) -> None:
+    key = Path(config.server.data) / "server.key"
+    restore_backup(copy, data, lambda done, total: None, key)
+
+
 def held(data: Path) -> list[list[bytes]]:
     with EmbeddedServer(data) as server:
         return read_all(server.url)
@@ -356,7 +391,7 @@ def test_segments_without_a_file_are_in_the_backup_of_their_journal(
 ) -> None:
     contents = make_backup(without_files, tmp_path / "copy", lambda done, total: None)
     assert not any(path.endswith(".log") for path in contents)
-    restore_backup(tmp_path / "copy", tmp_path / "restored", lambda *_: None)
+    restore(without_files, tmp_path / "copy", tmp_path / "restored")
     assert held(tmp_path / "restored") == [[b"0"], [b"1"], [b"2"]]
 
 
@@ -373,7 +408,7 @@ def test_a_segment_whose_journal_ends_before_it_is_copied_is_not_lost(
 
     monkeypatch.setattr(backup, "copy_journals", copy)
     make_backup(without_files, tmp_path / "copy", lambda done, total: None)
-    restore_backup(tmp_path / "copy", tmp_path / "restored", lambda *_: None)
+    restore(without_files, tmp_path / "copy", tmp_path / "restored")
     assert [held(tmp_path / "restored")] == opened
 
 

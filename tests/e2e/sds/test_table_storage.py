@@ -120,6 +120,11 @@ def test_a_table_and_its_stream_continue_after_a_restart(tmp_path: Path) -> None
             assert values == list(range(1, 31))
 
 
+def restore(folder: Path) -> None:
+    key = folder / "data" / "server.key"
+    restore_backup(folder / "copy", folder / "restored", lambda done, total: None, key)
+
+
 def test_a_backup_under_load_is_a_table_whose_stream_lacks_nothing(tmp_path: Path) -> None:
     config = Config().with_server(data=str(tmp_path / "data"))
     with EmbeddedServer(tmp_path / "data") as server:
@@ -145,7 +150,7 @@ def test_a_backup_under_load_is_a_table_whose_stream_lacks_nothing(tmp_path: Pat
         finally:
             stop.set()
             writing.join(WAIT_S)
-    restore_backup(tmp_path / "copy", tmp_path / "restored", lambda done, total: None)
+    restore(tmp_path)
     with EmbeddedServer(tmp_path / "restored") as server:
         tables = Tables(server)
         counts = tables.counts()
@@ -168,7 +173,7 @@ def test_a_table_made_during_a_backup_is_there_and_empty(tmp_path: Path) -> None
         # A backup copies rows before records: so it finds a table that is made in between.
         tables.run(rows.drop_table(rows_of(table)))
         make_backup(config, tmp_path / "copy", lambda done, total: None)
-    restore_backup(tmp_path / "copy", tmp_path / "restored", lambda done, total: None)
+    restore(tmp_path)
     with EmbeddedServer(tmp_path / "restored") as server:
         tables = Tables(server)
         assert tables.counts() == {}

@@ -32,19 +32,20 @@ from opentalos.server.backup.folder import (
     write_contents,
 )
 from opentalos.server.backup.journals import copy_journals
+from opentalos.server.backup.keys import keys_of
 from opentalos.server.config import Config
 from opentalos.server.stores import LOG_FOLDER, META_FILE, ROWS_FILE, local_path
 
 # An attempt fails if a file is removed after the databases were copied, by retention or a merge.
 STUCK_ATTEMPTS_MAX: Final = 8  # in a row that copied no further segment
 ATTEMPTS_MAX: Final = 1_000
-_PLAIN: Final = ("format.json", "server.key", "root.key")  # written once
+_PLAIN: Final = ("format.json",)  # written once; the keys are not in a backup
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in total
 
 
 def make_backup(config: Config, target: Path, progress: Progress) -> Contents:
-    """Copy everything that a server stores into the new directory ``target``.
+    """Copy everything that a server stores, but its keys, into the new directory ``target``.
 
     The directory appears under its name once it is complete and durable; an error or interrupt
     leaves nothing.
@@ -115,7 +116,7 @@ class _Backup:
         for name in _PLAIN:
             if (self._data / name).exists():
                 copied[name] = copy_file(self._data / name, self._folder / name)
-        return write_contents(self._folder, copied)
+        return write_contents(self._folder, copied, keys_of(self._data).check)
 
     def _copy_databases(self) -> list[LogFile]:
         """Rows first, see the module's docstring."""

@@ -1,7 +1,11 @@
 """The folder of a backup: the files of a data directory, and a list with their checksums.
 
-Shape: ``backup.json``: {"format": "opentalos-backup", "version": 1, "files": {PATH: {"bytes",
-    "sha256"}}}; PATH is relative to the folder. The list is written last.
+Shape: ``backup.json``: {"format": "opentalos-backup", "version": 2, "key_check": HEX, "files":
+    {PATH: {"bytes", "sha256"}}}; PATH is relative to the folder. The list is written last. Version
+    1 has no ``key_check``: the server's key is among its files.
+
+A backup may come from a place that others can write to, so nothing of it is believed: a path stays
+inside the folder, and links and devices are not opened.
 """
 
 import contextlib
@@ -10,12 +14,14 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 
 from opentalos.adapters.durable_files import make_directories, sync_descriptor, sync_directory
+from opentalos.adapters.private_files import FILE_MODE
 from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
     ConfigError,
@@ -27,11 +33,10 @@ from opentalos.model.errors import (
 from opentalos.server.data_directory import write_atomically
 
 FORMAT: Final = "opentalos-backup"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 LIST_FILE: Final = "backup.json"
 _CHUNK_BYTES: Final = 1 << 20
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_MODES: Final = 0o777
 
 
 class Copied(NamedTuple):
@@ -42,6 +47,13 @@ class Copied(NamedTuple):
 
 
 Contents = Mapping[str, Copied]  # by path
+
+
+class BackupList(NamedTuple):
+    """The list of a backup. ``key_check``: see keys.py; empty: the backup has the key."""
+
+    files: Contents
+    key_check: str
 
 
 @contextlib.contextmanager
@@ -75,20 +87,29 @@ def _is_empty_folder(path: Path) -> bool:
 
 
 def copy_file(source: Path, target: Path, length: int | None = None) -> Copied:
-    """Copy a file durably; it may grow meanwhile. At most ``length`` bytes.
+    """Copy a file durably, private to this user; it may grow meanwhile. At most ``length`` bytes.
 
-    Raises: FileNotFoundError: the source; OSError.
+    Raises: FileNotFoundError: the source; OSError, also if the source is no regular file.
     """
-    with source.open("rb") as reader:
-        mode = os.fstat(reader.fileno()).st_mode & _MODES
+    with open(source, "rb", opener=_regular_opener) as reader:
         left = os.fstat(reader.fileno()).st_size if length is None else length
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(target, flags, FILE_MODE)
         with os.fdopen(descriptor, "wb") as writer:
             copied = _digest(reader, left, writer)
             writer.flush()
             sync_descriptor(writer.fileno())
     return copied
+
+
+def _regular_opener(path: str, flags: int) -> int:
+    """Open no link and no device; a pipe would block without the flag."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return descriptor
 
 
 def digest_of(path: Path) -> Copied:
@@ -107,15 +128,16 @@ def _digest(reader: IO[bytes], left: int, writer: IO[bytes] | None = None) -> Co
     return Copied(total, digest.hexdigest())
 
 
-def write_contents(folder: Path, contents: Contents) -> Contents:
+def write_contents(folder: Path, contents: Contents, key_check: str) -> Contents:
     """Write the list, which makes the folder a backup."""
     files = {path: copied._asdict() for path, copied in sorted(contents.items())}
-    record = {"format": FORMAT, "version": FORMAT_VERSION, "files": files}
+    version = FORMAT_VERSION
+    record = {"format": FORMAT, "version": version, "key_check": key_check, "files": files}
     write_atomically(folder / LIST_FILE, json.dumps(record, indent=1).encode() + b"\n")
     return contents
 
 
-def read_contents(folder: Path) -> Contents:
+def read_contents(folder: Path) -> BackupList:
     """The list of a backup. Raises: ConfigError: not a backup; CorruptLog; NewerFormat."""
     path = folder / LIST_FILE
     try:
@@ -127,7 +149,8 @@ def read_contents(folder: Path) -> Contents:
                 f"{path} has format {record['version']}, but this version supports formats up to "
                 f"{FORMAT_VERSION}; use a newer version of talos"
             )
-        files = {name: Copied(**entry) for name, entry in record["files"].items()}
+        files = {name: _copied(entry) for name, entry in record["files"].items()}
+        key_check = str(record["key_check"]) if int(record["version"]) > 1 else ""
     except FileNotFoundError:
         raise ConfigError(f"{folder} is not a backup: it has no {LIST_FILE}") from None
     except OSError as error:
@@ -137,7 +160,26 @@ def read_contents(folder: Path) -> Contents:
             f"cannot read {path}: not the list of a backup; use another backup"
         ) from error
     for name in files:
-        parts = PurePosixPath(name).parts
-        if not parts or name.startswith("/") or ".." in parts:
-            raise CorruptLog(f"{path} names {shown_value(name)}, which is outside the backup")
-    return files
+        _check_name(path, folder, name)
+    return BackupList(files, key_check)
+
+
+def _copied(entry: Mapping[str, object]) -> Copied:
+    """Raises: ValueError, KeyError, TypeError."""
+    size, digest = entry["bytes"], entry["sha256"]
+    if not isinstance(size, int) or size < 0 or not isinstance(digest, str):
+        raise ValueError("a file has no size and checksum")
+    return Copied(size, digest)
+
+
+def _check_name(path: Path, folder: Path, name: str) -> None:
+    """Raises: CorruptLog: the name leads out of the backup, is no path, or leads through a link."""
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts:
+        raise CorruptLog(f"{path} names {shown_value(name)}, which is outside the backup")
+    if "\0" in name or str(PurePosixPath(name)) != name:
+        raise CorruptLog(f"{path} names {shown_value(name)}, which is not a valid path")
+    for count in range(len(parts)):
+        place = folder.joinpath(*parts[: count + 1])
+        if place.is_symlink():
+            raise CorruptLog(f"{place} is a link; a backup has files only; use another backup")

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,12 @@ def listed(folder: Path, **changes: Any) -> Path:
 
 def test_a_list_is_read_as_it_was_written(tmp_path: Path) -> None:
     contents = {"log/b": Copied(2, "bb"), "a": Copied(1, "aa")}
-    write_contents(tmp_path, contents)
-    assert read_contents(tmp_path) == contents
+    write_contents(tmp_path, contents, "check")
+    assert read_contents(tmp_path) == (contents, "check")
+
+
+def test_a_list_of_the_first_format_has_no_key_check(tmp_path: Path) -> None:
+    assert read_contents(listed(tmp_path)) == ({"a": Copied(1, "aa")}, "")
 
 
 @pytest.mark.parametrize("path", ["../a", "/etc/passwd", "log/../../a", ""])
@@ -47,11 +52,48 @@ def test_a_list_that_names_other_places_is_refused(tmp_path: Path, path: str) ->
 
 
 @pytest.mark.parametrize(
-    "changes", [{"files": {"a": {"bytes": 1}}}, {"files": [1]}, {"version": "x"}, {"files": None}]
+    "changes",
+    [
+        {"files": {"a": {"bytes": 1}}},
+        {"files": {"a": {"bytes": "1", "sha256": ""}}},
+        {"files": {"a": {"bytes": -1, "sha256": ""}}},
+        {"files": [1]},
+        {"version": "x"},
+        {"version": 2},
+        {"files": None},
+    ],
 )
 def test_a_damaged_list_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(CorruptLog, match="cannot read"):
         read_contents(listed(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("path", ["a\0b", "./a", "a//b", "a/", "log/./a"])
+def test_a_list_with_a_path_that_no_server_writes_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(CorruptLog, match="not a valid path"):
+        read_contents(listed(tmp_path, files={path: ONE}))
+
+
+def test_no_link_of_a_backup_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "a").write_text("secret")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "log").symlink_to(tmp_path / "outside")
+    (copy / "a").symlink_to(tmp_path / "outside" / "a")
+    for path in ("log/a", "a"):
+        with pytest.raises(CorruptLog, match="is a link"):
+            read_contents(listed(copy, files={path: ONE}))
+    with pytest.raises(OSError, match="symbolic links"):
+        copy_file(copy / "a", tmp_path / "target")
+
+
+def test_no_pipe_or_device_of_a_backup_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for source in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(OSError, match="not a regular file"):
+            copy_file(source, tmp_path / "target", 1)
+    assert not (tmp_path / "target").exists()
 
 
 def test_an_invalid_backup_is_refused(tmp_path: Path) -> None:
@@ -60,13 +102,13 @@ def test_an_invalid_backup_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not the list of a backup"):
         read_contents(listed(tmp_path, format="other"))
     with pytest.raises(NewerFormat):
-        read_contents(listed(tmp_path, version=2))
+        read_contents(listed(tmp_path, version=3))
 
 
 def test_a_copy_ends_at_the_given_length_and_has_its_checksum(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "deep" / "target"
     source.write_bytes(b"x" * 3_000_000)
-    source.chmod(0o600)
+    source.chmod(0o644)
     copied = copy_file(source, target, 2_500_000)
     assert target.read_bytes() == b"x" * 2_500_000
     assert copied == digest_of(target)

@@ -23,24 +23,47 @@ if TYPE_CHECKING:
 @click.option(
     "--data", metavar="DIR", type=click.Path(file_okay=False), help="Data directory of the server."
 )
+@click.option(
+    "--with-key", "key_file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the keys of the server to this new file, outside TARGET.",
+)  # fmt: skip
 @with_format
-def backup(target: Path, config_path: Path | None, data: str | None, output: Output) -> None:
+def backup(
+    target: Path,
+    config_path: Path | None,
+    data: str | None,
+    key_file: Path | None,
+    output: Output,
+) -> None:
     """Copy the data of a server to the new directory TARGET while the server runs.
 
-    The backup contains everything acknowledged before the command started. It also contains the
-    keys of the server: protect it like the data directory.
+    The backup contains everything acknowledged before the command started. The key that decrypts
+    the secrets in it is not part of the backup: write it with --with-key once, and keep it
+    somewhere else. talos restore needs it.
 
-    Example: talos backup /backups/monday --data /var/lib/opentalos
+    Example: talos backup /backups/monday --data /var/lib/opentalos --with-key /safe/talos.key
     """
     from opentalos.server.backup.backup import make_backup
+    from opentalos.server.backup.keys import keys_of, write_key_file
     from opentalos.server.config import load_config
 
     config = load_config(config_path)
     if data is not None:
         config = config.with_server(data=data)
+    if key_file is not None:
+        if key_file.resolve().is_relative_to(target.resolve()):
+            raise click.UsageError("the file of --with-key must be outside TARGET")
+        if key_file.exists():
+            raise click.UsageError(f"{key_file} already exists; name another file for --with-key")
     with Progress("bytes") as progress:
         contents = make_backup(config, target.absolute(), progress.show)
     _report(output, f"backed up to {target}", contents)
+    if key_file is not None:
+        write_key_file(key_file.absolute(), keys_of(Path(config.server.data).absolute()))
+        click.echo(f"talos: wrote the keys of the server to {key_file}", err=True)
+    else:
+        note = "talos: the backup has no key of the server; restoring it needs one, see --with-key"
+        click.echo(note, err=True)
 
 
 @click.command()
@@ -49,16 +72,23 @@ def backup(target: Path, config_path: Path | None, data: str | None, output: Out
     "--data", metavar="DIR", type=click.Path(path_type=Path), required=True,
     help="Data directory to create; it must be empty or absent.",
 )  # fmt: skip
+@click.option(
+    "--key", "key_file", metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the key of the server: of talos backup --with-key, or its server.key.",
+)  # fmt: skip
 @with_format
-def restore(source: Path, data: Path, output: Output) -> None:
+def restore(source: Path, data: Path, key_file: Path | None, output: Output) -> None:
     """Create a data directory from the backup SOURCE after verifying all checksums.
 
-    Example: talos restore /backups/monday --data /var/lib/opentalos-new
+    Only a backup of an earlier version, which contains the key, needs no --key.
+
+    Example: talos restore /backups/monday --data /var/lib/opentalos-new --key /safe/talos.key
     """
     from opentalos.server.backup.restore import restore_backup
 
     with Progress("bytes") as progress:
-        contents = restore_backup(source, data, progress.show)
+        contents = restore_backup(source, data, progress.show, key_file)
     _report(output, f"restored to {data}", contents)
 
 
