@@ -67,12 +67,17 @@ class _Server:
     def launch(self) -> None:
         """Start the process, without waiting."""
         command = [sys.executable, "-m", "opentalos.cli.main", "serve"]
-        command += ["--config", str(self.folder / "talos.toml"), "--root-key", self.key]
+        command += ["--config", str(self.folder / "talos.toml")]
         command += ["--data", str(self.folder / "data"), "--listen", f"{HOST}:{self.port}"]
         self.state = "starting"
         with (self.folder / "log").open("a") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+                command,
+                env={**os.environ, "TALOS_ROOT_KEY": self.key},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
             )
 
     def wait_ready(self) -> None:

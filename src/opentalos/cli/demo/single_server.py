@@ -53,10 +53,16 @@ def demo(
 
     key = _demo_key(data, f"{_KEY_ID}:{os.urandom(16).hex()}")
     command = [sys.executable, "-m", "opentalos.cli.main", "serve", "--data", str(data)]
-    command += ["--listen", listen, "--root-key", key]
+    command += ["--listen", listen]
     log = data / "server.log"
     with log.open("wb") as stderr:
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        server = subprocess.Popen(
+            command,
+            env={**os.environ, "TALOS_ROOT_KEY": key},
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
     try:
         url = _wait_ready(server, log)
         click.echo(f"The server is running at {url}; data and log are in {data}/\n")

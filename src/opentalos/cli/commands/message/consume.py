@@ -74,6 +74,11 @@ def _as_render(_ctx: click.Context, _param: click.Parameter, value: str | None) 
     show_default=True,
     help="Format string of a message as text; see below.",
 )
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Send control characters to a terminal as they are, instead of escaping them.",
+)
 @with_server
 def consume(
     topic: str,
@@ -86,6 +91,7 @@ def consume(
     idle_s: float,
     form: str,
     render: Render,
+    raw: bool,
     server: ServerOptions,
 ) -> None:
     """Print the messages of TOPIC.
@@ -96,6 +102,9 @@ def consume(
     With --group, reading resumes after the committed offsets of the group; --from applies to
     partitions without a commit. Printed messages are committed every few seconds and at the end;
     after a crash some are redelivered.
+
+    On a terminal, control characters are escaped, because whoever can put a message could otherwise
+    change what the terminal shows; files and pipes get the bytes as they are.
 
     Use talos table follow to decode the changes of a table's stream. A trailing - is ignored.
 
@@ -116,4 +125,4 @@ def consume(
     wanted = Wanted(topic, start, tuple(dict.fromkeys(partitions)), follow, group_name, idle_s)
     if form == "tsv":
         click.echo("\t".join(TSV_COLUMNS))
-    copy_messages(server, wanted, renders[form], count)
+    copy_messages(server, wanted, renders[form], count, raw=raw)

@@ -1,8 +1,16 @@
 """``talos serve``: one server in the foreground."""
 
+import os
 from pathlib import Path
+from typing import Final
 
 import click
+
+ROOT_KEY_VARIABLE: Final = "TALOS_ROOT_KEY"
+_SHOWN: Final = (
+    "talos: warning: other users of this machine can see the secret of --root-key in the list of "
+    f"processes; use --root-key-file or the environment variable {ROOT_KEY_VARIABLE}"
+)
 
 
 @click.command()
@@ -21,34 +29,63 @@ import click
     help="Address that clients connect to.",
     show_default="the listen address",
 )
-@click.option("--root-key", metavar="ID:SECRET", help="Access key of the first administrator.")
+@click.option(
+    "--root-key",
+    metavar="ID:SECRET",
+    help="Access key of the first administrator; other users of the machine can see it in the "
+    f"list of processes, so prefer --root-key-file or the variable {ROOT_KEY_VARIABLE}.",
+)
+@click.option(
+    "--root-key-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File with the access key of the first administrator, ID:SECRET.",
+)
 def serve(
     config_path: Path | None,
     data: str | None,
     listen: str | None,
     advertise: str | None,
     root_key: str | None,
+    root_key_file: Path | None,
 ) -> None:
     """Run a server until SIGTERM or Ctrl-C.
 
     Options override the configuration file; see talos config show for its keys.
 
     Prints the line "ready http://HOST:PORT" when the server accepts requests. The first start
-    creates an administrator; unless --root-key is given, its key is written to DATA/root.key.
+    creates an administrator, whose key is that of --root-key-file or of the environment variable
+    TALOS_ROOT_KEY; without either, a new key is written to DATA/root.key.
 
     Example: talos serve --data /var/lib/opentalos --listen 0.0.0.0:9420
     """
     from opentalos.server.config import load_config
-    from opentalos.server.data_directory import parse_key
     from opentalos.server.lifecycle import run_server
     from opentalos.server.log_setup import set_up_logging
 
     given = {"data": data, "listen": listen, "advertise": advertise}
     config = load_config(config_path)
     config = config.with_server(**{key: value for key, value in given.items() if value is not None})
-    key = parse_key(root_key, "--root-key") if root_key is not None else None
+    key = _root_key(root_key, root_key_file)
     set_up_logging(config.server.log_level, config.server.log_format)
     run_server(config, key, _ready)
+
+
+def _root_key(given: str | None, file: Path | None) -> tuple[str, str] | None:
+    """Key id and secret, if they were given. Raises: ConfigError; UsageError: given twice."""
+    from opentalos.server.data_directory import parse_key, read_root_key
+
+    if given is not None and file is not None:
+        raise click.UsageError("--root-key cannot be combined with --root-key-file")
+    if file is not None:
+        return read_root_key(file)
+    if given is not None:
+        key = parse_key(given, "--root-key")
+        click.echo(_SHOWN, err=True)
+        return key
+    # Programs that the server starts inherit its environment, which must not have the secret.
+    variable = os.environ.pop(ROOT_KEY_VARIABLE, "")
+    return parse_key(variable, ROOT_KEY_VARIABLE) if variable else None
 
 
 def _ready(url: str) -> None:
