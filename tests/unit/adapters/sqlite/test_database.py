@@ -487,6 +487,10 @@ async def test_a_connection_that_was_opened_read_only_is_replaced(
     await store.close()
 
 
+def modes_in(folder: Path) -> dict[str, int]:
+    return {found.name: found.stat().st_mode & 0o777 for found in folder.iterdir()}
+
+
 async def test_a_database_its_log_and_index_are_private(tmp_path: Path) -> None:
     """Also those that an earlier version left readable by others."""
     former = os.umask(0)
@@ -496,7 +500,7 @@ async def test_a_database_its_log_and_index_are_private(tmp_path: Path) -> None:
         path.chmod(0o644)
         store = await open_sqlite_meta_store(path)
         await store.create("a", b"")
-        modes = {found.name: found.stat().st_mode & 0o777 for found in tmp_path.iterdir()}
+        modes = modes_in(tmp_path)
         await store.close()
     finally:
         os.umask(former)
