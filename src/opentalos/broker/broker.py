@@ -12,6 +12,8 @@ from opentalos.broker.admin.topic_groups import TopicGroupService
 from opentalos.broker.admin.topic_state import TopicReader
 from opentalos.broker.admin.topic_upkeep import TopicUpkeep
 from opentalos.broker.admin.topics import TopicService
+from opentalos.broker.audit.reading import AuditService
+from opentalos.broker.audit.trail import AuditTrail
 from opentalos.broker.cluster.cluster import Cluster
 from opentalos.broker.cluster.ownership import SingleServerOwnership
 from opentalos.broker.cluster.partition_places import PartitionPlaces
@@ -116,7 +118,7 @@ class Broker:
         self.topics = TopicService(context, quotas, reader, self.topic_upkeep)
         self.permissions = PermissionService(context)
         self.topic_groups = TopicGroupService(context, catalogs.topic_groups)
-        self.principals = PrincipalService(catalogs.principals, context.authorizer)
+        self.principals = PrincipalService(catalogs.principals, context.authorizer, context.audit)
         # Messages.
         self.messages = MessageService(context)
         self.plain_messages = PlainMessageService(context, self.messages)
@@ -132,6 +134,7 @@ class Broker:
         self.quotas = QuotaService(context, quotas)
         self.partition_quotas = PartitionQuotaService(context, quotas, catalogs.projections)
         self.usage = UsageService(context)
+        self.audit = AuditService(context)
         self.overview = OverviewService(context, reader, self.metrics)
         # Structured tables.
         access = TableAccess(context, catalogs.tables, stores.rows)
@@ -269,12 +272,7 @@ def open_broker(
     cluster = Cluster(meta, files, peers, clock, config) if peers is not None else None
     guard = cluster.guard if cluster is not None else SingleServerGuard()
     log = LogStore(
-        files=files,
-        meta=meta,
-        clock=clock,
-        server=config.server,
-        limits=config.log,
-        guard=guard,
+        files=files, meta=meta, clock=clock, server=config.server, limits=config.log, guard=guard
     )
 
     def topic_changed(old: Topic | None, new: Topic | None) -> None:
@@ -308,12 +306,14 @@ def open_broker(
     )
     spaces = SpaceLedger(config.quota, catalogs.quotas.user)
     throttle = Throttle(config.quota, spaces, catalogs.quotas.user)
+    audit = AuditTrail(clock, config.audit, config.server)
     context = BrokerContext(
         config=config,
         clock=clock,
         log=log,
         topics=catalogs.topics,
-        authorizer=Authorizer(config.auth),
+        authorizer=Authorizer(config.auth, audit.denied),
+        audit=audit,
         throttle=throttle,
         spaces=spaces,
         ownership=cluster.ownership if cluster else SingleServerOwnership(config.advertise),

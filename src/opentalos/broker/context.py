@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from opentalos.broker.audit.trail import AuditTrail
 from opentalos.broker.cluster.ownership import Ownership
 from opentalos.broker.long_work import LongWork
 from opentalos.broker.messaging.block_reader import BlockReader
@@ -18,6 +19,7 @@ from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.model.errors import NothingThere, TopicNotExist
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.limits import (
+    AuditSettings,
     AuthLimits,
     ClusterLimits,
     GroupLimits,
@@ -53,6 +55,7 @@ class BrokerConfig:
     drain_s: float = 0.0  # a stop waits this long for requests, between lending and sealing
     log: LogLimits = field(default_factory=LogLimits)
     auth: AuthLimits = field(default_factory=AuthLimits)
+    audit: AuditSettings = field(default_factory=AuditSettings)
     message: MessageLimits = field(default_factory=MessageLimits)
     topic: TopicLimits = field(default_factory=TopicLimits)
     group: GroupLimits = field(default_factory=GroupLimits)
@@ -76,6 +79,7 @@ class BrokerContext:
     log: LogStore
     topics: TopicCatalog
     authorizer: Authorizer
+    audit: AuditTrail
     throttle: Throttle
     spaces: SpaceLedger
     ownership: Ownership

@@ -45,6 +45,7 @@ _COMMANDS = {
         "quota",
         "Manage quotas and partition requests.",
     ),
+    "audit": ("opentalos.cli.commands.tenant.audit", "audit", "List who changed what."),
     "bill": ("opentalos.cli.commands.bill.bill", "bill", "Show metered usage and invoices."),
     "profile": ("opentalos.cli.commands.profiles", "profile", "Manage connection profiles."),
     "cluster": (

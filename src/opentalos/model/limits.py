@@ -214,6 +214,23 @@ class MeteringSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings:
+    """[audit] Changes and denials that this server writes to the topic __audit."""
+
+    enabled: bool = True  # false: they are only logged
+    failures_per_s_max: int = 20  # recorded; further ones are only counted
+    spool_bytes_max: int = (
+        64 << 20
+    )  # kept on disk while the topic is unavailable; the oldest are dropped first
+    retention_s: int = 90 * 86_400  # of __audit at creation
+    retention_bytes: int = 1 << 30  # of __audit at creation; 0: no limit
+
+    def __post_init__(self) -> None:
+        need(self.failures_per_s_max > 0, "need failures_per_s_max > 0")
+        need(self.spool_bytes_max >= 1 << 20, "need spool_bytes_max >= 1 MiB")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuthLimits:
     """[auth] Authentication of requests."""
 

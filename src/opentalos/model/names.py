@@ -14,7 +14,8 @@ METRICS_TOPIC = (
     "__metrics"  # measurements of servers, machines and clients: wire/metrics/measurement.py
 )
 USAGE_TOPIC = "__usage"  # storage use of tenants: wire/metrics/usage.py
-SYSTEM_TOPICS = (METRICS_TOPIC, USAGE_TOPIC)
+AUDIT_TOPIC = "__audit"  # who changed what: wire/metrics/audit_event.py
+SYSTEM_TOPICS = (METRICS_TOPIC, USAGE_TOPIC, AUDIT_TOPIC)
 _NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?")
 
 

@@ -6,6 +6,7 @@ keys relate. Every problem of a file is reported at once, one per line, as FILE:
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -15,6 +16,7 @@ from typing import Any, Final, get_type_hints
 from opentalos.model.checks import boolean, choice, integer, number, shown_value, string
 from opentalos.model.errors import ConfigError, InvalidName
 from opentalos.model.limits import (
+    AuditSettings,
     AuthLimits,
     ClusterLimits,
     GroupLimits,
@@ -146,6 +148,7 @@ class Config:
     measuring: MeasuringSettings = field(default_factory=MeasuringSettings)
     metering: MeteringSettings = field(default_factory=MeteringSettings)
     auth: AuthLimits = field(default_factory=AuthLimits)
+    audit: AuditSettings = field(default_factory=AuditSettings)
     message: MessageLimits = field(default_factory=MessageLimits)
     log: LogLimits = field(default_factory=LogLimits)
     topic: TopicLimits = field(default_factory=TopicLimits)
@@ -224,6 +227,9 @@ class Config:
             return replace(self, server=replace(self.server, **changes))
         except ValueError as error:
             raise ConfigError(f"[server] {error}") from error
+
+
+_MAY_BE_SECRET = re.compile("auth|secret|passw|token|credential|options|key(?!_file)")
 
 
 def sections() -> dict[str, type[Any]]:
@@ -332,6 +338,20 @@ def to_toml(config: Config) -> str:
         lines += [f"{item.name} = {toml_value(getattr(part, item.name))}" for item in fields(cls)]
         lines.append("")
     return "\n".join(lines)
+
+
+def changed_keys(config: Config) -> str:
+    """The keys that differ from their defaults, as ``section.key=value``, on one line; without
+    the values that may have a secret."""
+    changed = []
+    for name, cls in sections().items():
+        part, defaults = getattr(config, name), cls()
+        for item in fields(cls):
+            value = getattr(part, item.name)
+            if value != getattr(defaults, item.name):
+                secret = isinstance(value, str) and _MAY_BE_SECRET.search(item.name)
+                changed.append(f"{name}.{item.name}={'...' if secret else toml_value(value)}")
+    return " ".join(changed)
 
 
 def toml_value(value: object) -> str:

@@ -24,7 +24,16 @@ _SECRET_BYTES = 30  # 40 characters of base64
 _KEY_ID_BYTES = 8
 _SERVER_ID_BYTES = 6
 # What a server keeps in its data directory; other files there are not ours to change.
-_OURS = ("format.json", "lock", "log", "measuring", "root.key", "server.json", "server.key")
+_OURS = (
+    "audit",
+    "format.json",
+    "lock",
+    "log",
+    "measuring",
+    "root.key",
+    "server.json",
+    "server.key",
+)
 
 _log = logging.getLogger("opentalos.server")
 

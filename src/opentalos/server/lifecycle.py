@@ -27,8 +27,9 @@ from opentalos.gateway.sds_http.starting import starting_routes
 from opentalos.model.address import TLS_SCHEME
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.limits import LogLimits, SystemTopicSettings
+from opentalos.server.auditing import Auditing
 from opentalos.server.cluster_join import Member, become_member
-from opentalos.server.config import Config, parse_address
+from opentalos.server.config import Config, changed_keys, parse_address
 from opentalos.server.data_directory import DataDirectory
 from opentalos.server.gateways import Gateways, Port, open_gateways
 from opentalos.server.measuring.capacity import (
@@ -87,6 +88,7 @@ class Server:
     watch: LoopWatch
     descriptors: DescriptorWatch
     measuring: Measuring
+    auditing: Auditing
 
     @property
     def url(self) -> str:
@@ -109,6 +111,7 @@ class Server:
                 extra={"drain_s": self.config.http.drain_s},
             )
         await self.measuring.stop()
+        await self.auditing.stop()
         self.watch.stop()
         self.descriptors.stop()
         await self.tls.close()
@@ -174,8 +177,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             place = await _listen(http, config, tls)
             broker.set_advertise(place.advertise)
         measured = Measured(broker=broker, thrift=gateways.thrift, http=http, watch=watch)
-        cluster = member.cluster if member else ""
-        measuring = Measuring(config.measuring, measured, directory.path, cluster)
+        cluster, data = member.cluster if member else "", directory.path
         server = Server(
             config=config,
             stores=stores,
@@ -188,13 +190,15 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             readiness=readiness,
             watch=watch,
             descriptors=port.descriptors,
-            measuring=measuring,
+            measuring=Measuring(config.measuring, measured, data, cluster),
+            auditing=Auditing(config.audit, broker, data),
         )
         _write_server_json(directory, server)
         watch.start()
         port.descriptors.start()
         tls.start()
-        await measuring.start()
+        await server.measuring.start()
+        await server.auditing.start(changed_keys(config))
         await broker.take_requests()
         undo.pop_all()
         return server
@@ -231,6 +235,7 @@ def _broker_config(config: Config, stores: Stores, server: str, key: bytes) -> B
             journal_files_open_max=journal_files_open_max(config),
         ),
         auth=config.auth,
+        audit=config.audit,
         message=config.message,
         topic=config.topic,
         group=config.group,

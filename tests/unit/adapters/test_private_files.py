@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from opentalos.adapters.private_files import create_private, make_private, private_opener
+from opentalos.adapters.sqlite import open_sqlite_meta_store
 from opentalos.model.errors import ConfigError
 
 
@@ -66,3 +67,23 @@ def test_an_existing_file_keeps_its_content(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("content")
     create_private(tmp_path / "a")
     assert (tmp_path / "a").read_text() == "content"
+
+
+def modes_in(folder: Path) -> dict[str, int]:
+    return {found.name: found.stat().st_mode & 0o777 for found in folder.iterdir()}
+
+
+async def test_a_database_its_log_and_index_are_private(tmp_path: Path) -> None:
+    """Also those that an earlier version left readable by others."""
+    former = os.umask(0)
+    try:
+        path = tmp_path / "meta.sqlite"
+        path.touch()
+        path.chmod(0o644)
+        store = await open_sqlite_meta_store(path)
+        await store.create("a", b"")
+        modes = modes_in(tmp_path)
+        await store.close()
+    finally:
+        os.umask(former)
+    assert modes == dict.fromkeys(("meta.sqlite", "meta.sqlite-shm", "meta.sqlite-wal"), 0o600)

@@ -37,8 +37,8 @@ class Outbox:
     the same key and content.
     """
 
-    def __init__(self, spool: Spool, put: Put) -> None:
-        self._spool, self._put = spool, put
+    def __init__(self, spool: Spool, put: Put, *, what: str = "measurements") -> None:
+        self._spool, self._put, self._what = spool, put, what
         self._threads = IoThreads("spool", threads=1, threads_max=1)
         self._pending: deque[bytes] = deque()
         self._putting: list[bytes] = []  # taken from ``pending``, and not known to be stored
@@ -86,7 +86,7 @@ class Outbox:
         except (TimeoutError, TalosError, OSError) as error:
             reason = str(error) or "timeout"
             _log.warning(
-                "could not store %d measurements, dropping them: %s", len(self._pending), reason
+                "could not store %d %s, dropping them: %s", len(self._pending), self._what, reason
             )
         await self._threads.close(deadline_s=_CLOSE_S)
 
@@ -152,7 +152,7 @@ class Outbox:
                 unknown = isinstance(error, OutcomeUnknown)
                 outcome = "outcome unknown: " if unknown else ""
                 _log.warning(
-                    "could not publish measurements, keeping them on disk: %s%s", outcome, error
+                    "could not publish %s, keeping them on disk: %s%s", self._what, outcome, error
                 )
             return False
         return True

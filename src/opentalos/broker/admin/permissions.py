@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from opentalos.broker.audit.trail import audited
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.values import Topic
 from opentalos.catalog.access.authorize import permissions_of
@@ -15,8 +16,9 @@ class PermissionService:
     """The access list of a topic. Source: docs/protocol/administration.md#permissions."""
 
     def __init__(self, context: BrokerContext) -> None:
-        self._context = context
+        self._context, self._audit = context, context.audit
 
+    @audited("grant", "resource", "grantee", "permission")
     async def set_permission(
         self, caller: Principal, resource: str, grantee: Grantee, permission: Permission
     ) -> None:
@@ -29,12 +31,14 @@ class PermissionService:
         mask = int(permission)
         await self._context.topics.change(topic, lambda now: granted(now, grantee, mask))
 
+    @audited("revoke", "resource", "grantee")
     async def revoke_permission(self, caller: Principal, resource: str, grantee: Grantee) -> None:
         """Revoke all permissions; a grantee without a grant is no error."""
         topic = self._context.topic(caller, Permission.CHANGE_PERMISSION, resource)
         await self._context.changes.admit(caller)
         await self._context.topics.change(topic, lambda now: revoked(now, grantee))
 
+    @audited("grant", "resource", "identifier", "permission")
     async def grant_to(
         self, caller: Principal, resource: str, identifier: str, permission: Permission
     ) -> None:
@@ -55,6 +59,7 @@ class PermissionService:
 
         await self._context.topics.change(topic, overwrite)
 
+    @audited("revoke", "resource", "identifier")
     async def revoke_from(self, caller: Principal, resource: str, identifier: str) -> None:
         """Revoke all permissions of an identifier; one without a grant is no error."""
         topic = self._context.topic(caller, Permission.CHANGE_PERMISSION, resource)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from opentalos.broker.audit.trail import audited
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.values import Topic, TopicGroup
 from opentalos.catalog.access.authorize import permissions_of
@@ -19,8 +20,9 @@ class TopicGroupService:
     """Named sets and patterns of topics; each belongs to the caller's organisation or itself."""
 
     def __init__(self, context: BrokerContext, groups: TopicGroupCatalog) -> None:
-        self._context, self._groups = context, groups
+        self._context, self._groups, self._audit = context, groups, context.audit
 
+    @audited("create a topic group", "group.name")
     async def create_topic_group(self, caller: Principal, group: TopicGroup) -> TopicGroup:
         """Store a group; ``group.owner`` is ignored: the caller owns it.
 
@@ -35,12 +37,14 @@ class TopicGroupService:
         """The caller's group of that name. Raises: TopicGroupNotExist."""
         return self._groups.get(caller.owner_id, name)
 
+    @audited("change a topic group", "group.name")
     async def update_topic_group(self, caller: Principal, group: TopicGroup) -> None:
         """Replace the definition. Raises: TopicGroupNotExist."""
         owned = self._owned(caller, group)
         await self._context.changes.admit(caller)
         await self._groups.update(owned)
 
+    @audited("delete a topic group", "name")
     async def delete_topic_group(self, caller: Principal, name: str) -> None:
         """Remove the group. Raises: TopicGroupNotExist."""
         await self._context.changes.admit(caller)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from opentalos.broker.admin.topic_state import TopicReader
 from opentalos.broker.admin.topic_upkeep import TopicUpkeep
+from opentalos.broker.audit.trail import audited
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.values import (
     AttributeChange,
@@ -51,11 +52,12 @@ class TopicService:
         reader: TopicReader,
         upkeep: TopicUpkeep,
     ) -> None:
-        self._context, self._quotas = context, quotas
+        self._context, self._quotas, self._audit = context, quotas, context.audit
         self._reader, self._upkeep = reader, upkeep
         # Counting and creating are one step, so that parallel calls cannot pass a limit together.
         self._counting = asyncio.Lock()
 
+    @audited("create a topic", "new.name", "new.partitions")
     async def create_topic(self, caller: Principal, new: NewTopic) -> Topic:
         """Create a topic owned by the caller or its organisation.
 
@@ -90,6 +92,7 @@ class TopicService:
         await context.ownership.settled(topic.uuid, topic.partitions)
         return topic
 
+    @audited("delete a topic", "resource")
     async def delete_topic(self, caller: Principal, resource: str) -> None:
         """Delete a topic by resource name; from then on it does not exist for any caller.
 
@@ -103,6 +106,7 @@ class TopicService:
         dead = await self._context.topics.change(topic, tombstone)
         await self._upkeep.remove_soon(dead)
 
+    @audited("change a topic", "resource", "change")
     async def change_attribute(
         self, caller: Principal, resource: str, change: AttributeChange
     ) -> Topic:
@@ -126,12 +130,14 @@ class TopicService:
             await context.ownership.settled(changed.uuid, changed.partitions)
         return changed
 
+    @audited("delete an attribute", "resource", "key")
     async def delete_attribute(self, caller: Principal, resource: str, key: str) -> Topic:
         """Remove one key of the free attribute map; an unknown key is no error."""
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
         await self._context.changes.admit(caller)
         return await self._context.topics.change(topic, lambda now: without_attribute(now, key))
 
+    @audited("change the owner information", "resource", "charge_id", "owner_name")
     async def change_owner_info(
         self, caller: Principal, resource: str, charge_id: str, owner_name: str
     ) -> Topic:
@@ -169,6 +175,7 @@ class TopicService:
         ]
         return sorted(bound, key=lambda topic: (topic.name, topic.owner))
 
+    @audited("bind a topic", "resource", "organisation", "team")
     async def add_sub_resource_name(
         self, caller: Principal, resource: str, organisation: str, team: str
     ) -> Topic:
@@ -189,6 +196,7 @@ class TopicService:
         """Both replication RPCs. Raises: NotSupported."""
         raise NotSupported("replication topics are not supported yet")
 
+    @audited("finish a shrink", "resource")
     async def finish_shrink(self, caller: Principal, resource: str) -> Topic:
         """End a shrink now, even with unconsumed messages; for administrators."""
         self._context.authorizer.authorize_admin(caller, "finish a shrink", resource)

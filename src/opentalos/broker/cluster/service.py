@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from opentalos.broker.audit.trail import audited, of_service
 from opentalos.broker.cluster.control.controller import Controller
 from opentalos.broker.cluster.control.publication import Move
 from opentalos.broker.cluster.control.weight_choice import WeightChoice, WeightsProposed
@@ -84,7 +85,7 @@ class ClusterService:
     def __init__(
         self, context: BrokerContext, state: ClusterState, controller: Controller, peers: Peers
     ) -> None:
-        self._context, self._state = context, state
+        self._context, self._state, self._audit = context, state, context.audit
         self._controller, self._peers = controller, peers
         self._limits = context.config.cluster or ClusterLimits()
         self._counters: list[Callable[[], Mapping[str, int]]] = []
@@ -131,6 +132,7 @@ class ClusterService:
         self._authorize(caller, "see the cluster")
         return Counter(key.topic_uuid for key in self._controller.publication.owners())
 
+    @audited("drain a server", "server", owner=of_service)
     async def drain(self, caller: Principal, server: str) -> None:
         """Empty a server: its partitions move while it serves. Raises: BadRequest: unknown."""
         self._authorize(caller, "drain a server", server)
@@ -145,6 +147,7 @@ class ClusterService:
         )
         await put_record(self._state.leaving, leaving_path(server), record)
 
+    @audited("end the drain of a server", "server", owner=of_service)
     async def undrain(self, caller: Principal, server: str) -> None:
         """Cancel the drain of a server. Raises: BadRequest: it is not being drained."""
         self._authorize(caller, "end the drain of a server", server)
@@ -155,6 +158,7 @@ class ClusterService:
             raise BadRequest(f"server {server} is not being drained")
         await self._state.leaving.remove(path, found)
 
+    @audited("set weights", "", "weights")
     async def set_weights(self, caller: Principal, weights: Mapping[str, Nodes]) -> None:
         """Set virtual nodes by server: one number each, or one for each sector of the ring.
 

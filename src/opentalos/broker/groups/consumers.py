@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from opentalos.broker.audit.trail import audited
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.groups.group_names import manager_of, plain_name, user_of
 from opentalos.broker.messaging.position_events import PositionEvents
@@ -52,7 +53,7 @@ class ConsumerService:
     """
 
     def __init__(self, context: BrokerContext, groups: Coordinator) -> None:
-        self.context, self._groups = context, groups
+        self.context, self._groups, self._audit = context, groups, context.audit
         self._logs = RemoteLogs(context)
         self.positions = PositionEvents(self._logs)
         # A log's end only grows, so a commit below a known end need not ask the log.
@@ -181,6 +182,7 @@ class ConsumerService:
             if key.topic_uuid in resources
         }
 
+    @audited("delete a group", "resource", "group")
     async def delete_group(self, caller: Principal, group: str, resource: str) -> None:
         """Delete a group, which the topic's owner may do with every tenant's.
 
@@ -190,6 +192,7 @@ class ConsumerService:
         user = manager_of(self.context, caller, topic, group)
         await self._groups.directory.delete_group(user)
 
+    @audited("reset a checkpoint", "key.resource", "key.group", "key.partition", "offset")
     async def reset_checkpoint(self, caller: Principal, key: CheckpointKey, offset: int) -> None:
         """Audited reset: revokes the lease and sets the checkpoint in one write.
 

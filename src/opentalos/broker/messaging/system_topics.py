@@ -1,8 +1,9 @@
 """SystemTopics: the service's own topics, written by the servers themselves.
 
-``__metrics`` has what servers, machines and clients measured, ``__usage`` what tenants stored. They
-belong to the reserved tenant "system": only administrators see them, they cannot be deleted, no
-other can be created, and what the servers put there is neither charged nor metered.
+``__metrics`` has what servers, machines and clients measured, ``__usage`` what tenants stored,
+``__audit`` who changed what. They belong to the reserved tenant "system": only administrators see
+them, they cannot be deleted, no other can be created, and what the servers put there is neither
+charged nor metered.
 """
 
 import asyncio
@@ -29,7 +30,13 @@ from opentalos.model.errors import (
 )
 from opentalos.model.limits import SystemTopicSettings
 from opentalos.model.message import Compression, MessageBlock
-from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT, SYSTEM_TOPICS, USAGE_TOPIC
+from opentalos.model.names import (
+    AUDIT_TOPIC,
+    METRICS_TOPIC,
+    SYSTEM_TENANT,
+    SYSTEM_TOPICS,
+    USAGE_TOPIC,
+)
 from opentalos.wire.message import Message, encode_block
 
 PUT_BYTES_MAX: Final = 1 << 20  # of the messages of one put
@@ -66,7 +73,9 @@ class SystemTopics:
         """
         _check_size(messages)
         found = await self.ensure(topic)
-        partition = zlib.crc32(key.encode()) % found.partitions
+        # Audit events have one order, also if an administrator adds partitions.
+        ordered = topic == AUDIT_TOPIC
+        partition = 0 if ordered else zlib.crc32(key.encode()) % found.partitions
         try:
             async with asyncio.timeout(PUT_S):
                 try:
@@ -142,7 +151,16 @@ class SystemTopics:
 
     def _settings(self, name: str) -> SystemTopicSettings:
         config = self._context.config
-        return {METRICS_TOPIC: config.metrics_topic, USAGE_TOPIC: config.usage_topic}[name]
+        audit = SystemTopicSettings(
+            partitions=1,
+            retention_s=config.audit.retention_s,
+            retention_bytes=config.audit.retention_bytes,
+        )
+        return {
+            METRICS_TOPIC: config.metrics_topic,
+            USAGE_TOPIC: config.usage_topic,
+            AUDIT_TOPIC: audit,
+        }[name]
 
 
 def _check_size(messages: Sequence[bytes]) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from opentalos.broker.audit.trail import audited, itself
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.values import (
     Decision,
@@ -29,6 +30,10 @@ from opentalos.model.identity import Principal
 _AUDIT = logging.getLogger("opentalos.audit")
 
 
+def _decided(decision: Decision) -> Mapping[str, object]:
+    return {"decision": decision.outcome.value, "reason": decision.reason}
+
+
 class PartitionQuotaService:
     """How many partitions an organisation may have.
 
@@ -39,9 +44,11 @@ class PartitionQuotaService:
         self, context: BrokerContext, quotas: QuotaCatalog, projections: ProjectionCatalog
     ) -> None:
         self._context, self._quotas, self._projections = context, quotas, projections
+        self._audit = context.audit
         self._claims = Claims(context.config.quota_approval)
         self.decided = Counter({outcome.value: 0 for outcome in Outcome})  # since the start
 
+    @audited("apply for quota", "wanted.organisation", "wanted.total", owner=itself)
     async def apply_quota(self, caller: Principal, wanted: PartitionQuota) -> None:
         """Request ``wanted.total`` partitions; replaces a pending request.
 
@@ -64,6 +71,9 @@ class PartitionQuotaService:
                 raise QuotaAutoApproveFailed(f"the request is pending: {decision.reason}")
         return decision
 
+    @audited(
+        "apply for quota", "wanted.organisation", "wanted.total", owner=itself, secretless=_decided
+    )
     async def decide_quota(self, caller: Principal, wanted: PartitionQuota) -> Decision:
         """Grant ``wanted.total`` partitions at once, reject them, or let the request wait.
 
@@ -88,6 +98,7 @@ class PartitionQuotaService:
         self._report(caller, wanted, decision)
         return decision
 
+    @audited("store quota projections")
     async def put_projections(self, caller: Principal, projections: Sequence[Projection]) -> None:
         """Store what tenants' traffic is expected to be; for administrators. May be repeated.
 
@@ -126,6 +137,7 @@ class PartitionQuotaService:
         )
         return PendingQuotas(waiting, caller.admin)
 
+    @audited("approve quota", "wanted.organisation", "wanted.total", owner=itself)
     async def approve_quota(self, caller: Principal, wanted: PartitionQuota) -> PendingQuotas:
         """Grant ``wanted.total`` partitions; for administrators.
 
@@ -158,6 +170,7 @@ class PartitionQuotaService:
         wanted = PartitionQuota(organisation=organisation, total=total)
         return await self.approve_quota(caller, wanted)
 
+    @audited("revoke quota", "wanted.organisation", owner=itself)
     async def revoke_quota(self, caller: Principal, wanted: PartitionQuota) -> PendingQuotas:
         """Reject a pending request, else revoke an approved quota; for administrators.
 

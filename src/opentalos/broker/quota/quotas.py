@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from opentalos.broker.audit.trail import audited, itself
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.values import BaseQuota, QuotaUse, Topic, UserQuota, UserQuotaUse
 from opentalos.catalog.principals.principals import check_principal
@@ -16,8 +17,9 @@ class QuotaService:
     """Rates, space and topic counts. Source: docs/protocol/administration.md#quotas."""
 
     def __init__(self, context: BrokerContext, quotas: QuotaCatalog) -> None:
-        self._context, self._quotas = context, quotas
+        self._context, self._quotas, self._audit = context, quotas, context.audit
 
+    @audited("set a user quota", "user", "quota", owner=itself)
     async def set_user_quota(self, caller: Principal, user: str, quota: UserQuota) -> None:
         """Set a user's quota; for administrators. Raises: PermissionDenied, BadRequest."""
         self._context.authorizer.authorize_admin(caller, "set a user quota", user)
@@ -40,11 +42,13 @@ class QuotaService:
         space = replace(own.use.quota, space_bytes=owner.use.quota.space_bytes)
         return UserQuotaUse(QuotaUse(space, owner.use.used_bytes), owner.topics)
 
+    @audited("delete a user quota", "user", owner=itself)
     async def delete_user_quota(self, caller: Principal, user: str) -> None:
         """Restore the defaults; for administrators. Raises: QuotaNotExist."""
         self._context.authorizer.authorize_admin(caller, "delete a user quota", user)
         await self._quotas.delete_user(user)
 
+    @audited("set a topic quota", "resource", "quota")
     async def set_topic_quota(self, caller: Principal, resource: str, quota: BaseQuota) -> None:
         """Set a topic's quota; its owner or an administrator."""
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
@@ -56,6 +60,7 @@ class QuotaService:
         """A topic's quota in force."""
         return self.of_topic(self._context.topic(caller, Permission.CHANGE_TOPIC, resource))
 
+    @audited("delete a topic quota", "resource")
     async def delete_topic_quota(self, caller: Principal, resource: str) -> None:
         """Restore the defaults. Raises: QuotaNotExist."""
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NoReturn, Protocol
 
 from opentalos.catalog.topics.topic import Topic
@@ -65,9 +65,17 @@ def permissions_of(principal: Principal, topic: Governed) -> int:
 
 
 class Authorizer:
-    """Decides, and writes every denial to the audit log, at most so many lines per second."""
+    """Decides, and writes every denial to the audit log, at most so many lines per second.
 
-    def __init__(self, limits: AuthLimits) -> None:
+    Args: denied: called for each line: caller, action, resource, denials left out before it.
+    """
+
+    def __init__(
+        self,
+        limits: AuthLimits,
+        denied: Callable[[Principal, str, str, int], None] | None = None,
+    ) -> None:
+        self._denied = denied
         self._lines_max = limits.denial_log_per_s_max
         self._window_s = float("-inf")
         self._lines = 0
@@ -126,6 +134,8 @@ class Authorizer:
             *fields.values(),
             extra={"audit": fields},
         )
+        if self._denied is not None:
+            self._denied(principal, action, resource, left_out)
 
 
 def topic_not_exist(name: str, *owners: str, known: Topic | None = None) -> TopicNotExist:

@@ -32,6 +32,12 @@ def request_scope(exchange: Exchange) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
+def current_peer() -> str:
+    """Address of the client of the current request, also if it was forwarded; or ""."""
+    scope = _CURRENT.get()
+    return scope.exchange.peer if scope is not None and scope.exchange is not None else ""
+
+
 def current_request_id() -> str:
     """Id of the current request, or ""."""
     scope = _CURRENT.get()

@@ -485,23 +485,3 @@ async def test_a_connection_that_was_opened_read_only_is_replaced(
     await store.create("a", b"")
     assert opened_again == 1
     await store.close()
-
-
-def modes_in(folder: Path) -> dict[str, int]:
-    return {found.name: found.stat().st_mode & 0o777 for found in folder.iterdir()}
-
-
-async def test_a_database_its_log_and_index_are_private(tmp_path: Path) -> None:
-    """Also those that an earlier version left readable by others."""
-    former = os.umask(0)
-    try:
-        path = tmp_path / "meta.sqlite"
-        path.touch()
-        path.chmod(0o644)
-        store = await open_sqlite_meta_store(path)
-        await store.create("a", b"")
-        modes = modes_in(tmp_path)
-        await store.close()
-    finally:
-        os.umask(former)
-    assert modes == dict.fromkeys(("meta.sqlite", "meta.sqlite-shm", "meta.sqlite-wal"), 0o600)

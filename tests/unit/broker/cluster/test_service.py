@@ -12,7 +12,9 @@ from tests.unit.broker.cluster.controller_bed import (
     Member,
     in_control,
 )
+from tests.unit.catalog.support import CountingClock
 
+from opentalos.broker.audit.trail import AuditTrail
 from opentalos.broker.cluster.records import LeavingKind
 from opentalos.broker.cluster.service import ClusterService, ServerState
 from opentalos.broker.context import BrokerContext
@@ -27,7 +29,7 @@ from opentalos.model.errors import (
     StoreUnavailable,
 )
 from opentalos.model.identity import Principal
-from opentalos.model.limits import AuthLimits
+from opentalos.model.limits import AuditSettings, AuthLimits
 from opentalos.model.message import PartitionKey
 from opentalos.placement.ring import SECTORS
 from opentalos.ports.peers import CallRequest
@@ -49,6 +51,7 @@ class Services(FakePeers):
         context = SimpleNamespace(
             config=SimpleNamespace(server=name, cluster=LIMITS),
             authorizer=Authorizer(AuthLimits()),
+            audit=AuditTrail(CountingClock(), AuditSettings(), name),
             log=SimpleNamespace(counters=LogCounters(openings=7)),
         )
         service = ClusterService(

@@ -5,6 +5,7 @@ import builtins
 from collections.abc import Sequence
 from dataclasses import replace
 
+from opentalos.broker.audit.trail import audited
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.tables.api.access import TableAccess, TableWriter
 from opentalos.broker.tables.api.values import Size, Split, Table, TableSpec
@@ -58,11 +59,13 @@ class TableAdminService:
         upkeep: TableUpkeep,
     ) -> None:
         self._context, self._access, self._shards = context, access, shards
+        self._audit = context.audit
         self._upkeep, self._streams = upkeep, TableStreams(context)
         self._stats = TableStats(access)
         # Counting and creating are one step, so that parallel calls cannot pass a limit together.
         self._counting = asyncio.Lock()
 
+    @audited("create a table", "name")
     async def create(self, caller: Principal, name: str, spec: TableSpec) -> Table:
         """Create a table owned by the caller or its organisation, enabled when it returns.
 
@@ -94,6 +97,7 @@ class TableAdminService:
                 raise TableExists(f"table {plain} exists") from None
         return await self._upkeep.finish_creation(table)
 
+    @audited("change a table", "name")
     async def alter(
         self, caller: Principal, name: str, spec: TableSpec, version: int | None = None
     ) -> Table:
@@ -132,6 +136,7 @@ class TableAdminService:
         await self._upkeep.drop_entries(table, changed)
         return changed
 
+    @audited("delete a table", "name")
     async def drop(self, caller: Principal, name: str) -> None:
         """Drop a table and its rows, enabled or not; no caller can find it from then on.
 
@@ -141,6 +146,7 @@ class TableAdminService:
         dead = await self._access.tables.change(table, dead_table)
         await self._upkeep.remove_soon(dead)
 
+    @audited("enable a table", "name")
     async def enable(self, caller: Principal, name: str) -> Table:
         """Serve reads and writes again; an enabled table is no error.
 
@@ -148,6 +154,7 @@ class TableAdminService:
         """
         return await self._set_state(caller, name, TableState.DISABLED, TableState.ENABLED)
 
+    @audited("disable a table", "name")
     async def disable(self, caller: Principal, name: str) -> Table:
         """Reject writes from when it returns, and reads once each server knows, within a second;
         a disabled table is no error.

@@ -1,0 +1,1 @@
+"""Who changed what, from where, and with which outcome: recording and reading."""
