@@ -45,6 +45,7 @@ class Auditing:
                 sink = self._offer
                 self._task = asyncio.get_running_loop().create_task(self._retry())
         trail.connect(sink, _origin)
+        trail.lost = lambda: self.lost
         details = {"version": __version__, "configuration": configuration}
         server = self._broker.context.config.server
         trail.record(_SERVICE, Act("start the server", server, "", details))
@@ -67,9 +68,17 @@ class Auditing:
         self._outbox.offer([event])
 
     async def _retry(self) -> None:
+        known = 0
         while True:
             await asyncio.sleep(RETRY_S)
             self._outbox.offer(())
+            if self.lost > known:
+                known = self.lost
+                _log.error(
+                    "dropped %d audit events since the start: neither %s nor the disk takes them",
+                    known,
+                    AUDIT_TOPIC,
+                )
 
     async def _put(self, events: Sequence[bytes]) -> None:
         await self._broker.system_topics.put(AUDIT_TOPIC, events, key=FOLDER)

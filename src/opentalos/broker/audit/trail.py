@@ -69,9 +69,11 @@ class AuditTrail:
         self._window_s = float("-inf")
         self._failures = 0  # of this second
         self._left_out = 0  # failures since the last one that was recorded
+        self.recorded = 0  # events since the start
+        self.lost: Callable[[], int] = int  # events that the sink dropped since the start
 
     def connect(self, sink: Sink | None, origin: Callable[[], Origin]) -> None:
-        """Send events to the sink from now on; it must not raise."""
+        """Send events to the sink from now on; it must not raise, and counts what it drops."""
         self._sink, self._origin = sink, origin
 
     def record(self, caller: Principal, act: Act, error: BaseException | None = None) -> None:
@@ -100,7 +102,9 @@ class AuditTrail:
 
     def _event(self, caller: Principal, act: Act, outcome: AuditOutcome, error: str) -> AuditEvent:
         origin = self._origin()
-        details = {name: _shown(value) for name, value in act.details.items() if value is not None}
+        details = {
+            name: _shown(value) for name, value in act.details.items() if value not in (None, "")
+        }
         if self._left_out and error:
             details["left_out"], self._left_out = str(self._left_out), 0
         return AuditEvent(
@@ -120,6 +124,7 @@ class AuditTrail:
         )
 
     def _send(self, event: AuditEvent) -> None:
+        self.recorded += 1
         if self._sink is not None:
             self._sink(event.encode())
 

@@ -160,6 +160,11 @@ def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:
     yield _counter(
         "access_denials", "Calls rejected because of a missing permission.", figures.denials
     )
+    audit = sources.broker.context.audit
+    yield _counter("audit_events", "Audit events recorded.", audit.recorded)
+    yield _counter(
+        "audit_events_lost", "Audit events that neither __audit nor the disk took.", audit.lost()
+    )
     yield _gauge("topics", "Topics.", figures.topics)
     yield _gauge("topic_partitions", "Partitions of all topics.", figures.partitions)
 
