@@ -1,11 +1,12 @@
 """Who reads which audit events."""
 
 import pytest
+from tests.unit.broker.several import several
 from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT
 
 from opentalos.broker.audit.reading import AuditPage
-from opentalos.model.errors import BadRequest, PermissionDenied
+from opentalos.model.errors import BadRequest, NotOwner, PermissionDenied
 from opentalos.model.identity import GUEST, Principal
 from opentalos.model.names import AUDIT_TOPIC, SYSTEM_TENANT
 from opentalos.wire.metrics.audit_event import AuditEvent
@@ -93,3 +94,14 @@ async def test_a_tenant_cannot_read_the_topic_itself_or_delete_it() -> None:
         assert topic.retention_s == 90 * 86_400
         with pytest.raises(BadRequest, match="cannot be deleted"):
             await w.broker.topics.delete_topic(ROOT, topic.resource)
+
+
+async def test_servers_of_a_cluster_write_one_log_that_one_of_them_reads() -> None:
+    async with several("a", "b") as servers:
+        servers.placed.partitions = {0: "b"}
+        for name, made in (("a", EVENTS[0]), ("b", EVENTS[1])):
+            await put(servers[name], made.encode())
+        assert await numbers(servers["b"], ROOT) == [0, 1]
+        with pytest.raises(NotOwner) as caught:  # the gateway forwards it
+            await read(servers["a"], ROOT)
+        assert caught.value.address == "b"
