@@ -249,6 +249,8 @@ def test_the_addresses_of_a_key_are_bounded(keys: Keys) -> None:
     assert checker.claimed("KA", "10.0.0.1") == ("alice", False)
     assert checker.claimed("KA", "10.0.299.1") == ("alice", True)
     assert len(checker._states["KA"].proven) == 256
+
+
 def test_a_large_body_is_digested_elsewhere_once_its_signature_is_right(keys: Keys) -> None:
     body = b"x" * (DIGEST_BYTES_MAX + 1)
     exchange = signed(digest=md5_of(body).decode())
