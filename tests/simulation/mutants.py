@@ -299,7 +299,6 @@ def keep_the_table_of_a_failed_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_repetitions_of_forgotten_producers(patch: pytest.MonkeyPatch) -> None:
-    """Such as every server that keeps a bounded table and no more."""
     _take_whatever_is_unknown(patch)
     patch.setattr(producers, "PRODUCERS_MAX", 1)
 
@@ -308,9 +307,9 @@ def _take_whatever_is_unknown(patch: pytest.MonkeyPatch) -> None:
     real = ProducerTable.check
 
     def check(self: ProducerTable, principal: int, stamp: ProducerStamp, messages: int) -> Any:
-        forgotten = self.forgotten or self.share(principal).forgotten
-        unknown = self.find(principal, stamp.producer_id) is None
-        return None if unknown and forgotten else real(self, principal, stamp, messages)
+        forgot = self.forgotten or self.share(principal).forgotten
+        unknown = forgot and self.find(principal, stamp.producer_id) is None
+        return None if unknown else real(self, principal, stamp, messages)
 
     patch.setattr(ProducerTable, "check", check)
 

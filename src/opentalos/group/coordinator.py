@@ -15,6 +15,7 @@ from opentalos.group.directory import GroupDirectory, GroupUser
 from opentalos.group.group_rows import GroupRows
 from opentalos.group.progress import GroupProgress
 from opentalos.group.row_writer import RowWriter
+from opentalos.group.shares import check_share
 from opentalos.group.state import GroupPartition, GroupState
 from opentalos.group.writes import Checkpoint, Grant, Release, Reset
 from opentalos.model.errors import (
@@ -109,7 +110,12 @@ class Coordinator:
         """Whether one more worker may join."""
         group = await self.directory.find(user)
         if group is None:
-            return await self.directory.has_room(user)
+            groups = await self.rows.groups(user.key.topic_uuid)
+            try:
+                check_share(self._limits, groups, user.tenant, user.owner or user.tenant)
+            except TooManyConsumers:
+                return False
+            return True
         live = group.live_workers(_now())
         return worker in live or len(live) < self._limits.workers_max
 

@@ -17,6 +17,7 @@ from opentalos.group.row_format import (
     parse_row_key,
 )
 from opentalos.group.row_writer import RowEntry, RowWriter
+from opentalos.group.shares import check_share
 from opentalos.group.state import GroupState
 from opentalos.group.writes import ClaimGroup, CreateGroup, DeleteGroup, RemoveRow
 from opentalos.model.errors import (
@@ -25,7 +26,6 @@ from opentalos.model.errors import (
     PartitionNotServing,
     StoreUnavailable,
     TalosError,
-    TooManyConsumers,
 )
 from opentalos.model.limits import GroupLimits
 from opentalos.ports.clock import Clock
@@ -219,14 +219,6 @@ class GroupDirectory:
                 return PartitionRow.decode(row.cells) if row else PartitionRow()
         raise StoreUnavailable(f"consumer group {user.key.group} changes too often")
 
-    async def has_room(self, user: GroupUser) -> bool:
-        """Whether the tenant may have one more group on the topic."""
-        try:
-            await self._check_room(user)
-        except TooManyConsumers:
-            return False
-        return True
-
     # --- removing and forgetting ---------------------------------------------------------------
 
     async def delete_group(self, user: GroupUser) -> None:
@@ -288,25 +280,10 @@ class GroupDirectory:
 
     # --- inside --------------------------------------------------------------------------------
 
-    async def _check_room(self, user: GroupUser) -> Mapping[str, GroupRow]:
-        """The topic's groups, if the tenant may have one more.
-
-        Raises: TooManyConsumers: other tenants' groups never count against the topic's owner.
-        """
-        groups = await self.rows.groups(user.key.topic_uuid)
-        limits, owner = self._limits, user.owner or user.tenant
-        mine = sum(row.tenant == user.tenant for row in groups.values())
-        if user.owns_topic:
-            _check_count("the topic's owner", limits.groups_max, mine)
-            return groups
-        _check_count(f"tenant {user.tenant} on the topic", limits.groups_of_tenant_max, mine)
-        others = sum(row.tenant != owner for row in groups.values())
-        _check_count("all tenants but the topic's owner", limits.groups_max, others)
-        return groups
-
     async def _create(self, user: GroupUser) -> None:
         # Servers that create at the same time may exceed the limit by one group each.
-        groups = await self._check_room(user)
+        groups = await self.rows.groups(user.key.topic_uuid)
+        check_share(self._limits, groups, user.tenant, user.owner or user.tenant)
         key, apart = user.keys()
         if user.owns_topic and key.group in groups:  # another tenant's, of an older server
             key = apart
@@ -401,14 +378,6 @@ class GroupDirectory:
     def _found_lease_until_s(self, row: GroupRow) -> float:
         started_s = self._started_s if row.coordinator == self._server else None
         return (_now() if started_s is None else started_s) + self._limits.lease_s
-
-
-def _check_count(whose: str, limit: int, measured: int) -> None:
-    if measured >= limit:
-        raise TooManyConsumers(
-            f"consumer groups of {whose}: limit {limit}, measured {measured}; "
-            "delete groups that are not used any more"
-        )
 
 
 def _own(rows: Sequence[Row]) -> Row | None:

@@ -60,14 +60,14 @@ class GroupRows:
         """The partition rows of the first of the groups that is the tenant's, by partition."""
         for key in keys:
             rows = await self.of_group(key)
-            own, *others = rows or [None]
-            if own is not None and parse_row_key(own.key)[1] is None:
-                if GroupRow.decode(own.cells).tenant == tenant:
-                    return {
-                        partition: PartitionRow.decode(row.cells)
-                        for row in others
-                        if (partition := parse_row_key(row.key)[1]) is not None
-                    }
+            if not rows or parse_row_key(rows[0].key)[1] is not None:
+                continue  # a group's own row comes first
+            if GroupRow.decode(rows[0].cells).tenant == tenant:
+                return {
+                    partition: PartitionRow.decode(row.cells)
+                    for row in rows[1:]
+                    if (partition := parse_row_key(row.key)[1]) is not None
+                }
         return {}
 
     async def groups(self, topic_uuid: str) -> Mapping[str, GroupRow]:
