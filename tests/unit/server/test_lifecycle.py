@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -96,7 +97,8 @@ def test_a_wildcard_is_never_advertised(host: str, caplog: pytest.LogCaptureFixt
 
 def test_lending_knows_the_time_of_requests_under_way() -> None:
     config = parse_config({"storage": CLUSTER, "http": {"drain_s": 2.5}}, "test")
-    assert _broker_config(config, "a", bytes(32)).drain_s == 2.5
+    stores: Any = SimpleNamespace(native_commits=False, offload=None)
+    assert _broker_config(config, stores, "a", bytes(32)).drain_s == 2.5
 
 
 @pytest.mark.parametrize(
