@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from tests.compat.conftest import Sdk
 from tests.e2e.memory_cluster import memory_cluster, settled
+from tests.e2e.rest.client import rest
 from tests.raw_client import (
     COMPACT,
     RawClient,
@@ -149,6 +150,44 @@ def test_mutual_tls_serves_those_who_show_a_certificate(tmp_path: Path, folder: 
         assert healthz(server.port, folder.trust(shown=True)) == 200
     finally:
         assert server.stop() == 0
+
+
+def test_a_mapped_certificate_is_a_principal_on_every_protocol(
+    tmp_path: Path, folder: TlsFolder
+) -> None:
+    config = folder.section(
+        client_ca_file=str(folder.ca), client_principals="dns=*.example", client_optional=True
+    ).replace("True", "true")
+    server = ServerProcess(tmp_path, config).start()
+    shown, unknown = folder.trust(shown=True), folder.trust()  # of client.example
+    try:
+        replied = _listed(server, shown)
+        assert (replied[0], "unknown or disabled principal" in replied[1]) == (401, True)
+        as_root = rest(server, "POST", "principals", {"id": "client"}, trust=unknown)
+        assert as_root.status == 201
+        assert _listed(server, shown) == (200, '"client"')
+        assert _listed(server, unknown)[0] == 401
+        path, body = "/v1/api/topic", encode_call("topic", "listTopicsInfo", None)
+        sent = {"Content-Type": COMPACT}
+        for trust, status in ((shown, 200), (unknown, 401)):
+            client = RawClient(server.port, tls=trust)
+            assert client.send(path, body, sent).status == status
+            client.close()
+    finally:
+        assert server.stop() == 0
+
+
+def _listed(server: ServerProcess, trust: ssl.SSLContext) -> tuple[int, str]:
+    """Status, and who is listed to a caller without Authorization, or why nobody is."""
+    connection = connection_to(server.port, trust)
+    try:
+        connection.request("GET", "/rest/v1/principals")
+        reply = connection.getresponse()
+        document = json.loads(reply.read())
+        names = [item["id"] for item in document.get("principals", ())]
+        return reply.status, json.dumps(names)[1:-1] or str(document)
+    finally:
+        connection.close()
 
 
 def open_get(server: ServerProcess, topic: RawTopic, trust: ssl.SSLContext) -> ssl.SSLSocket:

@@ -52,7 +52,8 @@ def load_tls(settings: TlsSettings) -> LoadedTls:
         _show(context, settings)
     if settings.client_ca_file:
         _trust(server, "client_ca_file", settings.client_ca_file)
-        server.verify_mode = ssl.CERT_REQUIRED
+        optional = settings.client_optional
+        server.verify_mode = ssl.CERT_OPTIONAL if optional else ssl.CERT_REQUIRED
     return LoadedTls(server, client, own.not_valid_after_utc.timestamp())
 
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+from opentalos.broker.admin.key_use_upkeep import KeyUseUpkeep
 from opentalos.broker.admin.overview import OverviewService
 from opentalos.broker.admin.permissions import PermissionService
 from opentalos.broker.admin.principals import PrincipalService
@@ -43,6 +44,7 @@ from opentalos.broker.tables.api.service import TableService
 from opentalos.broker.tables.maintenance.upkeep import TableUpkeep
 from opentalos.broker.tables.shard.shards import TableShards
 from opentalos.catalog.access.authorize import Authorizer
+from opentalos.catalog.principals.key_uses import KeyUses
 from opentalos.catalog.principals.principals import PrincipalDirectory
 from opentalos.catalog.quota.projection_records import ProjectionCatalog
 from opentalos.catalog.quota.records import QuotaCatalog
@@ -75,6 +77,7 @@ class Catalogs:
     """The records that a broker keeps in memory, in the order they are loaded."""
 
     principals: PrincipalDirectory
+    key_uses: KeyUses
     quotas: QuotaCatalog
     projections: ProjectionCatalog
     topics: TopicCatalog
@@ -114,11 +117,16 @@ class Broker:
         self.metering = _metering(context, self.system_topics)
         self.topic_upkeep = TopicUpkeep(context, groups.directory, self.metering)
         self.space_upkeep = SpaceUpkeep(context)
+        self.key_use_upkeep = KeyUseUpkeep(
+            catalogs.key_uses, context.config.auth.key_use_interval_s
+        )
         # Topics and who may use them.
         self.topics = TopicService(context, quotas, reader, self.topic_upkeep)
         self.permissions = PermissionService(context)
         self.topic_groups = TopicGroupService(context, catalogs.topic_groups)
-        self.principals = PrincipalService(catalogs.principals, context.authorizer, context.audit)
+        self.principals = PrincipalService(
+            catalogs.principals, context.authorizer, catalogs.key_uses, context.audit
+        )
         # Messages.
         self.messages = MessageService(context)
         self.plain_messages = PlainMessageService(context, self.messages)
@@ -174,6 +182,7 @@ class Broker:
                 await self._cluster.enter()
             await self.context.log.start()
             await self.catalogs.principals.start()
+            await self.catalogs.key_uses.start()
             await self.catalogs.quotas.start()
             await self.catalogs.projections.start()
             await self.catalogs.topics.start()
@@ -188,6 +197,7 @@ class Broker:
             raise
         self.topic_upkeep.start()
         self.space_upkeep.start()
+        self.key_use_upkeep.start()
         self.table_upkeep.start()
         if self.metering is not None:
             self.metering.start()
@@ -221,6 +231,7 @@ class Broker:
             *((cluster.retire,) if cluster else ()),
             self.topic_upkeep.close,
             self.space_upkeep.close,
+            self.key_use_upkeep.close,
             self.table_upkeep.close,
             self.groups.close,
             self.shards.close,  # before the log, since streams write there
@@ -231,6 +242,7 @@ class Broker:
             self.catalogs.topics.close,
             self.catalogs.projections.close,
             self.catalogs.quotas.close,
+            self.catalogs.key_uses.close,
             self.catalogs.principals.close,
         )
         self.context.blocks.close()
@@ -294,10 +306,10 @@ def open_broker(
         if cluster is not None:
             cluster.topic_changed()
 
+    principals = PrincipalDirectory(meta, clock, config.secret_box, lambda: throttle.invalidate())
     catalogs = Catalogs(
-        principals=PrincipalDirectory(
-            meta, clock, config.secret_box, lambda: throttle.invalidate()
-        ),
+        principals=principals,
+        key_uses=KeyUses(meta, clock, principals, config.auth.key_use_interval_s),
         quotas=QuotaCatalog(meta, lambda: throttle.invalidate()),
         projections=ProjectionCatalog(meta),
         topics=TopicCatalog(meta, topic_changed),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from opentalos.catalog.access.roles import ROLE_NAMES, role_name, with_limits
 from opentalos.catalog.principals.principals import IssuedKey, KeyInfo, LiveKey, PrincipalInfo
 from opentalos.catalog.quota.decision import Decision, Outcome
 from opentalos.catalog.quota.projection import Projection, projection_fields, projection_of
@@ -12,6 +13,7 @@ from opentalos.catalog.topics.groups import TopicGroup, TopicGroupType
 from opentalos.catalog.topics.topic import BaseQuota, Topic, TopicStatus
 
 __all__ = [
+    "ROLE_NAMES",
     "AttributeChange",
     "BaseQuota",
     "CheckpointKey",
@@ -41,6 +43,8 @@ __all__ = [
     "UserQuotaUse",
     "projection_fields",
     "projection_of",
+    "role_name",
+    "with_limits",
 ]
 
 

@@ -61,6 +61,14 @@ class Slot:
         self._slots: Slots | None = slots
         self._tenant = tenant
 
+    def pass_to(self, caller: Principal, network: str) -> None:
+        """Count it for its caller, who was not known before. Raises: ExcessivePending."""
+        slots = self._slots
+        if slots is not None:
+            self.free()
+            self._tenant = slots.take(caller, network)._tenant
+            self._slots = slots
+
     def free(self, _: object = None) -> None:
         """Give the place back; also a task's callback. Idempotent."""
         slots, self._slots = self._slots, None

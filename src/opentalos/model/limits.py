@@ -7,6 +7,8 @@ docstrings and the comments on the fields.
 
 from dataclasses import dataclass
 
+from opentalos.model.identity import parse_rules
+
 # While all open segments are in use, so many times ``segments_open_max`` may be open.
 SEGMENTS_HARD_FACTOR = 2
 _JOURNAL = ("auto", "on", "off")
@@ -134,6 +136,8 @@ class TlsSettings:
     cert_file: str = ""  # this server's certificate and its intermediates; empty: plain HTTP
     key_file: str = ""  # the certificate's private key, without a pass phrase
     client_ca_file: str = ""  # if set, clients must present a certificate signed by one of these
+    client_optional: bool = False  # true: connections without a certificate are accepted as well
+    client_principals: str = ""  # rules such as dns=*.clients.example: who a certificate is
     peer_ca_file: str = (
         ""  # authorities of the other servers' certificates; empty: the system's list
     )
@@ -146,6 +150,13 @@ class TlsSettings:
         both = bool(self.cert_file) == bool(self.key_file)
         need(both, "set both cert_file and key_file, or neither")
         need(bool(self.cert_file) or not self.client_ca_file, "client_ca_file needs cert_file")
+        client = "client_optional and client_principals need client_ca_file"
+        need(
+            bool(self.client_ca_file) or not (self.client_optional or self.client_principals),
+            client,
+        )
+        if self.client_principals:
+            parse_rules(self.client_principals)
         need(self.minimum_version in ("1.2", "1.3"), 'minimum_version must be "1.2" or "1.3"')
         need(self.handshake_timeout_s > 0, "need handshake_timeout_s > 0")
         need(self.handshakes_max > 0, "need handshakes_max > 0")
@@ -240,11 +251,13 @@ class AuthLimits:
     failures_max: int = 50  # wrong secrets of a key from one address, then they must wait
     failures_per_s: float = 1.0  # further ones after that
     secrets_over_http: bool = False  # true: basic and bearer without TLS from other machines too
+    key_use_interval_s: float = 600.0  # between writes of when keys were last used
 
     def __post_init__(self) -> None:
         need(self.clock_skew_max_s > 0, "need clock_skew_max_s > 0")
         need(self.failures_max > 0, "need failures_max > 0")
         need(self.failures_per_s > 0, "need failures_per_s > 0")
+        need(self.key_use_interval_s >= 1, "need key_use_interval_s >= 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ class Forwarded(NamedTuple):
     target: bytes  # path and query
     headers: Mapping[bytes, bytes]  # lower-case names
     body: bytes
-    peer: str  # the client's address
+    peer: str  # the client's address; after a space the principal of its certificate
 
 
 class Reply(NamedTuple):

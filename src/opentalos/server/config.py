@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
+from opentalos.adapters.oidc.settings import OidcSettings
 from opentalos.model.checks import boolean, choice, integer, number, shown_value, string
 from opentalos.model.errors import ConfigError, InvalidName
 from opentalos.model.limits import (
@@ -149,6 +150,7 @@ class Config:
     metering: MeteringSettings = field(default_factory=MeteringSettings)
     auth: AuthLimits = field(default_factory=AuthLimits)
     audit: AuditSettings = field(default_factory=AuditSettings)
+    oidc: OidcSettings = field(default_factory=OidcSettings)
     message: MessageLimits = field(default_factory=MessageLimits)
     log: LogLimits = field(default_factory=LogLimits)
     topic: TopicLimits = field(default_factory=TopicLimits)

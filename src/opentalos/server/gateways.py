@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from opentalos.adapters.oidc.settings import OidcSettings
 from opentalos.adapters.thread_start import thread_start_failures
+from opentalos.broker.admin.certificate_principals import CertificatePrincipals
+from opentalos.broker.admin.token_principals import TokenPrincipals
 from opentalos.broker.broker import Broker
 from opentalos.gateway.callers import Callers
 from opentalos.gateway.health import Readiness
@@ -16,12 +19,14 @@ from opentalos.gateway.peer.calls import PeerGateway
 from opentalos.gateway.peer.forwarding import Forwarding
 from opentalos.gateway.peer.proofs import ProofReader
 from opentalos.gateway.rest.gateway import RestGateway
+from opentalos.gateway.rest.token_callers import TokenCallers
 from opentalos.gateway.sds_http.gateway import SdsGateway
 from opentalos.gateway.sds_http.handlers import Services
 from opentalos.gateway.status_page import StatusPage
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.gateway.thrift_http.handlers import HANDLERS
+from opentalos.model.identity import parse_rules
 from opentalos.server.cluster_join import Member
 from opentalos.server.config import Config
 from opentalos.server.measuring.descriptor_watch import DescriptorWatch
@@ -73,7 +78,11 @@ class Port:
 
 def open_gateways(broker: Broker, config: Config, member: Member | None, port: Port) -> Gateways:
     """Compose the gateways; ``member`` is None for a single server."""
-    authenticator = Authenticator(broker.principals, config.auth)
+    certificates = None
+    if config.tls.client_principals:
+        rules = parse_rules(config.tls.client_principals)
+        certificates = CertificatePrincipals(broker.catalogs.principals, rules)
+    authenticator = Authenticator(broker.principals, config.auth, certificates)
     forwarding: Forwarding | None = None
     proofs: ProofReader | None = None
     prefixes: list[tuple[bytes, Handler]] = []
@@ -85,7 +94,8 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
         if broker.cluster is not None:
             broker.cluster.count(forwarding.counters)
     thrift = ThriftGateway(broker, authenticator, HANDLERS, forwarding)
-    rest = RestGateway(broker, authenticator, forwarding)
+    tokens = _token_callers(broker, config.oidc, authenticator)
+    rest = RestGateway(broker, authenticator, forwarding, tokens=tokens)
     prefixes += rest.prefix_routes()
     tables = Services(broker.tables, broker.table_admin, broker.shards, broker.put_fast_path)
     sds = SdsGateway(tables, authenticator)
@@ -108,3 +118,19 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
         b"/": StatusPage(broker, authenticator).serve,
     }
     return Gateways(thrift, rest, sds, exact, prefixes)
+
+
+def _token_callers(
+    broker: Broker, settings: OidcSettings, authenticator: Authenticator
+) -> TokenCallers | None:
+    if not settings.enabled:
+        return None
+    # A server without tokens does not load the libraries.
+    from opentalos.adapters.oidc.issuer_keys import IssuerKeys
+    from opentalos.adapters.oidc.key_fetch import KeyFetch
+    from opentalos.adapters.oidc.verifier import TokenVerifier
+
+    verifier = TokenVerifier(settings, IssuerKeys(settings, KeyFetch(settings)))
+    create = settings.create_principals
+    principals = TokenPrincipals(broker.catalogs.principals, create=create)
+    return TokenCallers(verifier, principals, authenticator)

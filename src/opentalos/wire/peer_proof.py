@@ -11,7 +11,7 @@ import hmac
 from typing import Final, NamedTuple
 
 TRANSFER: Final = b"x-opentalos-transfer"  # on a client's request that another server passes on
-CLIENT: Final = b"x-opentalos-client"  # with it: the client's address
+CLIENT: Final = b"x-opentalos-client"  # with it: address, and principal of a certificate
 CALL: Final = b"x-opentalos-call"  # on a call of its own
 VERSION: Final = b"x-opentalos-peer-version"  # with it: of the peer protocol, a number
 CALL_PREFIX: Final = b"/internal/v1/"
@@ -28,7 +28,7 @@ class Subject(NamedTuple):
     kind: bytes
     method: bytes
     target: bytes  # path and query
-    client: bytes  # the client's address; empty for a server's own call
+    client: bytes  # as in CLIENT; empty for a server's own call
     body: bytes
 
     def digest(self) -> bytes:

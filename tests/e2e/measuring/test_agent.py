@@ -17,7 +17,8 @@ from tests.e2e.measuring.events import (
     upserted,
     wait_for_rows,
 )
-from tests.server_process import ServerProcess
+from tests.e2e.rest.client import authorization, rest
+from tests.server_process import Key, ServerProcess
 
 from opentalos.wire.metrics.measurement import Measurement, decode_measurement
 from opentalos.wire.metrics.measures import Kind, Scope, names
@@ -195,6 +196,31 @@ def test_a_second_agent_and_a_port_in_use_are_reported(
     with pytest.raises(AssertionError, match="cannot listen on"):
         third.start()
     third.kill()
+
+
+def test_a_key_of_an_agent_writes_measurements_and_nothing_else(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    rest(server, "POST", "principals", {"id": "machine-1", "role": "agent"})
+    made = rest(server, "POST", "principals/machine-1/keys").document
+    key = Key(made["key_id"], made["secret"])
+    options = ("--interval", "1", "--as", f"{key.key_id}:{key.secret}")
+    agent = AgentProcess(tmp_path / "agent", server.url, options).start()
+    try:
+        wait_for_rows(administrator(server.url), lambda rows: bool(machine_rows(rows)))
+    finally:
+        assert agent.stop() == 0
+    headers = authorization(key)
+    for method, path, document in (
+        ("POST", "topics", {"name": "orders", "partitions": 1}),
+        ("POST", "principals/machine-1/keys", {}),
+        ("GET", "cluster", None),
+        ("GET", "topics/__metrics/partitions/0/messages", None),
+    ):
+        assert rest(server, method, path, document, headers).status == 403, path
+    assert rest(server, "GET", "principals", headers=headers).document["principals"][0]["id"] == (
+        "machine-1"
+    )
 
 
 def test_a_key_that_may_not_put_waits_and_does_not_end_it(

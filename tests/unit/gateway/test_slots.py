@@ -47,6 +47,21 @@ def test_members_of_an_organisation_share_and_guests_share_by_address() -> None:
     assert len(taken(slots, GUEST, "192.0.2.2")) == 13
 
 
+def test_a_place_passes_to_the_caller_who_becomes_known() -> None:
+    slots = Slots("calls", 10, 0)
+    slot = slots.take(GUEST, "192.0.2.1")
+    slot.pass_to(ALICE, "192.0.2.1")
+    assert slots.used == 1
+    assert len(taken(slots, ALICE)) == 4, "with the first one that is half"
+    other = slots.take(GUEST, "192.0.2.1")
+    with pytest.raises(ExcessivePending):
+        other.pass_to(ALICE, "192.0.2.1")
+    other.free()
+    assert slots.used == 5
+    slot.free()
+    assert slots.used == 4
+
+
 def test_a_place_returns_once() -> None:
     slots = Slots("calls", 4, 0)
     slot, _ = slots.take(ALICE, ""), slots.take(BOB, "")

@@ -1,12 +1,16 @@
 """PrincipalService: users, teams, organisations and their keys."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from opentalos.broker.audit.trail import AuditTrail, audited, itself
 from opentalos.broker.values import IssuedKey, LiveKey, PrincipalInfo
 from opentalos.catalog.access.authorize import Authorizer
+from opentalos.catalog.access.roles import may_administer, may_manage_keys, with_role
+from opentalos.catalog.principals.key_uses import KeyUses
 from opentalos.catalog.principals.principals import ROOT_ID, PrincipalDirectory
-from opentalos.model.identity import Principal
+from opentalos.model.errors import PermissionDenied
+from opentalos.model.identity import UNLIMITED, KeyLimits, Principal
 
 
 def _issued(key: IssuedKey) -> Mapping[str, object]:
@@ -19,12 +23,21 @@ def _owner_of_key(service: "PrincipalService", key_id: str) -> str:
 
 
 class PrincipalService:
-    """Principals and their keys. Changes are for administrators."""
+    """Principals and their keys. Changes are for administrators.
+
+    ``marked``: whoever accepts a key of ``key`` stores its id there, so that its last use is known.
+    """
 
     def __init__(
-        self, directory: PrincipalDirectory, authorizer: Authorizer, audit: AuditTrail
+        self,
+        directory: PrincipalDirectory,
+        authorizer: Authorizer,
+        uses: KeyUses,
+        audit: AuditTrail,
     ) -> None:
-        self._directory, self._authorizer, self._audit = directory, authorizer, audit
+        self._directory, self._authorizer, self._uses = directory, authorizer, uses
+        self._audit = audit
+        self.marked = uses.marked
 
     def key(self, key_id: str) -> LiveKey | None:
         """The key for a signature check; sync, in memory, for the hot path."""
@@ -38,7 +51,9 @@ class PrincipalService:
         """Whether the administrator ``root`` exists (else the server makes a key file)."""
         return self._directory.get(ROOT_ID) is not None
 
-    @audited("create a principal", "principal_id", "organisation", "team", "admin", owner=itself)
+    @audited(
+        "create a principal", "principal_id", "organisation", "team", "admin", "role", owner=itself
+    )
     async def create(
         self,
         caller: Principal,
@@ -47,40 +62,65 @@ class PrincipalService:
         organisation: str = "",
         team: str = "",
         admin: bool = False,
+        role: str = "",
     ) -> Principal:
-        """Add a principal. Raises: PrincipalExists, InvalidName, PermissionDenied."""
+        """Add a principal. ``role``: a name of ROLE_NAMES; empty: as ``admin`` says.
+
+        Raises: PrincipalExists, InvalidName, BadRequest, PermissionDenied.
+        """
         self._authorizer.authorize_admin(caller, "create a principal", principal_id)
-        return await self._directory.create(principal_id, organisation, team, admin)
+        wanted = Principal(id=principal_id, number=0, admin=admin)
+        if role:
+            wanted = with_role(wanted, role)
+        return await self._directory.create(
+            principal_id, organisation, team, wanted.admin, wanted.role
+        )
 
     @audited("create a key", "principal_id", owner=itself, secretless=_issued)
-    async def create_key(self, caller: Principal, principal_id: str) -> IssuedKey:
-        """Issue a key to a principal; its own, or any for an administrator.
+    async def create_key(
+        self, caller: Principal, principal_id: str, limits: KeyLimits | None = None
+    ) -> IssuedKey:
+        """Issue a key to a principal; its own, or any for an administrator. ``limits``: None: as
+        the caller's own key.
 
-        Raises: QuotaExceeded when two are live already, PrincipalNotExist, PermissionDenied.
+        Raises: QuotaExceeded when two are live already, PrincipalNotExist, BadRequest;
+            PermissionDenied, also for a key that may do more than the caller's.
         """
-        if caller.anonymous or caller.id != principal_id:
-            self._authorizer.authorize_admin(caller, "create a key", principal_id)
-        return await self._directory.create_key(principal_id)
+        self._authorize(caller, "create a key", principal_id, principal_id)
+        limits = limits or caller.limits or UNLIMITED
+        _check_not_wider(caller, limits)
+        return await self._directory.create_key(principal_id, limits)
 
     @audited("rotate a key", "key_id", owner=_owner_of_key, secretless=_issued)
-    async def rotate_key(self, caller: Principal, key_id: str) -> IssuedKey:
+    async def rotate_key(
+        self, caller: Principal, key_id: str, expires_ms: int | None = None
+    ) -> IssuedKey:
         """Issue the key that follows this one to its principal; both are valid until one is
-        disabled.
+        disabled. It has the same limits. ``expires_ms``: of the new key; None: as the former one.
 
-        Raises: QuotaExceeded: two are live already; PrincipalNotExist; PermissionDenied.
+        Raises: QuotaExceeded: two are live already; PrincipalNotExist; BadRequest;
+            PermissionDenied.
         """
         key = self._directory.key(key_id)
-        if caller.anonymous or key is None or key.principal.id != caller.id:
-            self._authorizer.authorize_admin(caller, "rotate a key", key_id)
-        return await self._directory.create_key(self._directory.owner_of_key(key_id))
+        self._authorize(caller, "rotate a key", key_id, key.principal.id if key else "")
+        limits = (key and key.limits) or UNLIMITED
+        if expires_ms is not None:
+            limits = replace(limits, expires_ms=expires_ms)
+        _check_not_wider(caller, limits)
+        return await self._directory.create_key(self._directory.owner_of_key(key_id), limits)
 
     @audited("disable a key", "key_id", owner=_owner_of_key)
     async def disable_key(self, caller: Principal, key_id: str) -> None:
         """Disable a key permanently; for administrators and the principal itself."""
         key = self._directory.key(key_id)
-        if caller.anonymous or key is None or key.principal.id != caller.id:
-            self._authorizer.authorize_admin(caller, "disable a key", key_id)
+        self._authorize(caller, "disable a key", key_id, key.principal.id if key else "")
         await self._directory.disable_key(key_id)
+
+    @audited("change a principal", "principal_id", "role", owner=itself)
+    async def set_role(self, caller: Principal, principal_id: str, role: str) -> None:
+        """Give a principal another role of ROLE_NAMES; for administrators. Raises: BadRequest."""
+        self._authorizer.authorize_admin(caller, "change a principal", principal_id)
+        await self._directory.change(principal_id, role=role)
 
     @audited("disable a principal", "principal_id", "disabled", owner=itself)
     async def set_disabled(self, caller: Principal, principal_id: str, disabled: bool) -> None:
@@ -98,14 +138,36 @@ class PrincipalService:
         await self._directory.change(principal_id, refuse_replays=refuse)
 
     def find(self, caller: Principal, principal_id: str) -> PrincipalInfo | None:
-        """One principal, visible to itself and administrators."""
-        if caller.anonymous or not (caller.admin or caller.id == principal_id):
+        """One principal, visible to itself and to roles that list principals."""
+        itself = not caller.anonymous and caller.id == principal_id
+        if not (itself or may_administer(caller, "list principals")):
             return None
-        return self._directory.info(principal_id)
+        info = self._directory.info(principal_id)
+        return info and self._with_uses(info)
 
     def list_principals(self, caller: Principal) -> Sequence[PrincipalInfo]:
-        """All principals for an administrator, else the caller only."""
+        """All principals for roles that list them, else the caller only."""
         everybody = self._directory.list_all()
-        if caller.admin:
-            return everybody
-        return [info for info in everybody if info.principal.id == caller.id]
+        if not may_administer(caller, "list principals"):
+            everybody = [info for info in everybody if info.principal.id == caller.id]
+        return [self._with_uses(info) for info in everybody]
+
+    def _authorize(self, caller: Principal, action: str, resource: str, owner: str) -> None:
+        """Keys belong to the principal itself and to administrators."""
+        if caller.id == owner and may_manage_keys(caller):
+            return
+        self._authorizer.authorize_admin(caller, action, resource)
+
+    def _with_uses(self, info: PrincipalInfo) -> PrincipalInfo:
+        last_ms, owner = self._uses.last_ms, info.principal.id
+        keys = tuple(replace(key, last_used_ms=last_ms(owner, key.key_id)) for key in info.keys)
+        return replace(info, keys=keys)
+
+
+def _check_not_wider(caller: Principal, limits: KeyLimits) -> None:
+    """Who has a limited key must not get rid of the limits. Raises: PermissionDenied."""
+    if caller.limits is not None and not limits.within(caller.limits):
+        raise PermissionDenied(
+            f"{caller.id} may not create this key: it may do more than the key of this request; "
+            "use a key without these limits"
+        )

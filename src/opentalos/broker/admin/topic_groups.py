@@ -47,6 +47,7 @@ class TopicGroupService:
     @audited("delete a topic group", "name")
     async def delete_topic_group(self, caller: Principal, name: str) -> None:
         """Remove the group. Raises: TopicGroupNotExist."""
+        self._context.authorizer.authorize_own(caller, "delete a topic group", name)
         await self._context.changes.admit(caller)
         await self._groups.delete(caller.owner_id, name)
 
@@ -76,8 +77,7 @@ class TopicGroupService:
         return sorted({topic.name for topic in found if not team or _is_of_team(topic, team)})
 
     def _owned(self, caller: Principal, group: TopicGroup) -> TopicGroup:
-        if caller.anonymous:
-            self._context.authorizer.refuse(caller, "own a topic group", group.name)
+        self._context.authorizer.authorize_own(caller, "own a topic group", group.name)
         return replace(group, owner=caller.owner_id)
 
     async def _matching(

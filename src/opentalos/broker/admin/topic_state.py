@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.peer_rpc.remote_logs import PartitionFacts, Question, RemoteLogs, Wanted
 from opentalos.broker.values import PartitionState, QuotaUse, Topic, TopicDescription
+from opentalos.catalog.access.authorize import permissions_of
 from opentalos.catalog.access.grants import grants_seen
 from opentalos.catalog.quota.quotas import topic_rates
 from opentalos.log.results import PartitionStats
 from opentalos.model.errors import TalosError
-from opentalos.model.identity import Principal
+from opentalos.model.identity import Permission, Principal
 
 LIST_PARTITIONS_MAX = 1_000  # above it a list of descriptions has no partition states
 
@@ -30,6 +31,9 @@ class TopicReader:
         owned = list(topics.owned_by(caller.owner_id))
         if caller.id != caller.owner_id:
             owned += topics.owned_by(caller.id)
+        if caller.role or caller.limits is not None:
+            bits = int(Permission.DESCRIBE_TOPIC)
+            owned = [topic for topic in owned if permissions_of(caller, topic) & bits]
         return sorted(owned, key=lambda topic: (topic.name, topic.owner))
 
     async def describe(self, caller: Principal, topic: Topic) -> TopicDescription:

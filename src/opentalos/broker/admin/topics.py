@@ -65,8 +65,7 @@ class TopicService:
             StoreUnavailable: a topic of that name is still being deleted.
         """
         context = self._context
-        if caller.anonymous:
-            context.authorizer.refuse(caller, "create a topic", new.name)
+        context.authorizer.authorize_own(caller, "create a topic", new.name)
         try:
             owner, name = split_name(caller, new.name)
         except PermissionDenied:

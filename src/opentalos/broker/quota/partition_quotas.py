@@ -15,6 +15,7 @@ from opentalos.broker.values import (
     PendingQuotas,
     Projection,
 )
+from opentalos.catalog.access.roles import may_administer
 from opentalos.catalog.quota.claims import Claims
 from opentalos.catalog.quota.decision import Request, decide
 from opentalos.catalog.quota.projection_records import ProjectionCatalog
@@ -110,7 +111,7 @@ class PartitionQuotaService:
     def projections(self, caller: Principal) -> Mapping[str, Projection]:
         """By tenant: all for an administrator, else that of the caller and its organisation."""
         found = self._projections.all()
-        if caller.admin:
+        if may_administer(caller, "list quota projections"):
             return found
         own = {caller.owner_id, caller.id} if not caller.anonymous else set()
         return {tenant: found[tenant] for tenant in sorted(own) if tenant in found}
@@ -120,7 +121,7 @@ class PartitionQuotaService:
         if caller.organisation:
             quota = self._in_force(caller.organisation)
             return PartitionQuotas((quota,), quota.total)
-        if caller.admin:
+        if may_administer(caller, "list quotas"):
             known = sorted(self._quotas.approved())
             quotas = tuple(self._in_force(organisation) for organisation in known)
             return PartitionQuotas(quotas, sum(quota.total for quota in quotas))
@@ -129,7 +130,8 @@ class PartitionQuotaService:
     def list_pending_quota(self, caller: Principal) -> PendingQuotas:
         """Pending requests: all for an administrator, else the caller's organisation's."""
         pending = self._quotas.pending()
-        names = sorted(pending) if caller.admin else [caller.organisation]
+        everything = may_administer(caller, "list quotas")
+        names = sorted(pending) if everything else [caller.organisation]
         waiting = tuple(
             replace(pending[name], used=self._in_force(name).used)
             for name in names
@@ -228,6 +230,7 @@ class PartitionQuotaService:
             raise BadRequest("a partition quota belongs to an organisation")
         if caller.anonymous or (organisation != caller.organisation and not caller.admin):
             self._context.authorizer.refuse(caller, action, organisation)
+        self._context.authorizer.authorize_own(caller, action, organisation)
         wanted = replace(wanted, organisation=organisation, used=0)
         check_partition_quota(wanted)
         return wanted

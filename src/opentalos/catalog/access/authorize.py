@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NoReturn, Protocol
 
+from opentalos.catalog.access.roles import may_administer, may_manage, narrowed
 from opentalos.catalog.topics.topic import Topic
 from opentalos.model.errors import InvalidName, PermissionDenied, TableNotExist, TopicNotExist
 from opentalos.model.identity import Permission, Principal, TableRight
@@ -49,7 +50,17 @@ def permissions_of(principal: Principal, topic: Governed) -> int:
     owner, organisation = topic.owner, principal.organisation
     if owner == principal.id or owner == organisation or principal.admin:
         # A principal of that name may be older than the rule against it.
-        return _ALL if principal.admin or owner != SYSTEM_TENANT else 0
+        mask = _ALL if principal.admin or owner != SYSTEM_TENANT else 0
+    else:
+        mask = _granted(principal, topic)
+    if principal.role or principal.limits is not None:
+        return narrowed(principal, owner, topic.name, mask)
+    return mask
+
+
+def _granted(principal: Principal, topic: Governed) -> int:
+    """What a principal has that neither owns the topic or table nor administers the service."""
+    organisation = principal.organisation
     mask, masks = topic.public_mask, topic.masks
     if masks:
         mask |= masks.get(principal.id, 0)
@@ -104,8 +115,19 @@ class Authorizer:
         raise PermissionDenied(f"{principal.id} lacks {action.name} on topic {topic.name}")
 
     def authorize_admin(self, principal: Principal, action: str, resource: str = "") -> None:
-        """Return if the principal is a service administrator. Raises: PermissionDenied."""
-        if not principal.admin:
+        """Return if the principal's role has this action, as ``catalog/access/roles.py`` lists.
+
+        Raises: PermissionDenied.
+        """
+        if not may_administer(principal, action):
+            self.refuse(principal, action, resource)
+
+    def authorize_own(self, principal: Principal, action: str, resource: str) -> None:
+        """Return if the principal may create and change resources of its own.
+
+        Raises: PermissionDenied: it is a guest, or its role or key does not allow that.
+        """
+        if not may_manage(principal):
             self.refuse(principal, action, resource)
 
     def refuse(self, principal: Principal, action: str, resource: str) -> NoReturn:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from opentalos.catalog.access.roles import ADMINISTRATOR, with_limits, with_role
 from opentalos.catalog.principals.record import (
     KeyRecord,
     PrincipalRecord,
@@ -18,6 +19,7 @@ from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
     AlreadyExists,
     BadRequest,
+    InvalidCredential,
     InvalidName,
     NotFound,
     PrincipalExists,
@@ -26,7 +28,7 @@ from opentalos.model.errors import (
     StoreUnavailable,
     VersionConflict,
 )
-from opentalos.model.identity import GUEST, Principal
+from opentalos.model.identity import GUEST, UNLIMITED, KeyLimits, Principal, Role
 from opentalos.model.names import SYSTEM_TENANT
 from opentalos.ports.clock import Clock
 from opentalos.ports.meta_store import MetaStore
@@ -35,8 +37,10 @@ PREFIX = "principals"
 NUMBER_PATH = "counters/principal"
 ROOT_ID = "root"
 ORGANISATION_PREFIX, TEAM_PREFIX = "CL", "CI"
-LIVE_KEYS_MAX = 2  # the old and the new one of a rotation
-DISABLED_KEYS_KEPT = 8  # to distinguish their use from an unknown key
+LIVE_KEYS_MAX = 2  # of the same scopes and addresses: the old and the new one of a rotation
+LIVE_KEYS_TOTAL_MAX = 16  # of one principal
+ADDRESSES_MAX = 32  # networks of one key
+DISABLED_KEYS_KEPT = 8  # and expired ones: to distinguish their use from an unknown key
 KEY_TOKEN_BYTES, SECRET_TOKEN_BYTES = 10, 30  # 16 base32 and 40 base64 characters
 ROOT_SECRET_CHARS_MIN = 8
 _ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._@#+:-]{0,127}")
@@ -51,6 +55,21 @@ class LiveKey(NamedTuple):
     secret: bytes
     disabled: bool  # the key, or its principal
     refuse_replays: bool = False
+    limits: KeyLimits | None = None
+
+    def check_use(self, peer: str, now_ms: int) -> None:
+        """Whether the key may be used now, from this address; call it once the secret matched,
+        so that others learn nothing from the text. Raises: InvalidCredential."""
+        limits = self.limits
+        if limits is None:
+            return
+        if 0 < limits.expires_ms <= now_ms:
+            raise InvalidCredential("this key has expired; create another one")
+        if not limits.admits(peer):
+            raise InvalidCredential(
+                f"this key may not be used from {peer or 'this connection'}; use it from one of "
+                "its networks, or create a key for this one"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +87,8 @@ class KeyInfo:
     key_id: str
     created_ms: int
     disabled: bool
+    limits: KeyLimits = UNLIMITED
+    last_used_ms: int = 0  # 0: not known to be used
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +152,12 @@ class PrincipalDirectory:
         return sorted(infos, key=lambda info: info.principal.id)
 
     async def create(
-        self, principal_id: str, organisation: str, team: str, admin: bool
+        self,
+        principal_id: str,
+        organisation: str,
+        team: str,
+        admin: bool,
+        role: Role = Role.USER,
     ) -> Principal:
         """Add a principal. Raises: InvalidName, PrincipalExists."""
         organisation, team = check_principal(principal_id, organisation, team)
@@ -143,6 +169,7 @@ class PrincipalDirectory:
             organisation=organisation,
             team=team,
             admin=admin,
+            role=role,
         )
         record = PrincipalRecord(principal=principal, created_ms=self._clock.wall_ms())
         try:
@@ -151,8 +178,17 @@ class PrincipalDirectory:
             raise PrincipalExists(f"principal {principal_id} already exists") from None
         return principal
 
-    async def create_key(self, principal_id: str) -> IssuedKey:
-        """Issue a key. Raises: PrincipalNotExist; QuotaExceeded: two are live."""
+    async def create_key(self, principal_id: str, limits: KeyLimits = UNLIMITED) -> IssuedKey:
+        """Issue a key. Raises: PrincipalNotExist; QuotaExceeded: too many are live; BadRequest:
+        it has expired already, or has too many addresses."""
+        now_ms = self._clock.wall_ms()
+        if 0 < limits.expires_ms <= now_ms:
+            raise BadRequest("could not create the key: its expiry has passed; use a later time")
+        if len(limits.addresses) > ADDRESSES_MAX:
+            raise BadRequest(
+                f"could not create the key: {len(limits.addresses)} networks are too many; "
+                f"use {ADDRESSES_MAX} or fewer"
+            )
         principal = self.get(principal_id)
         prefix = "AK" if principal and principal.organisation else "DK"
         token = self._clock.token(KEY_TOKEN_BYTES)
@@ -160,16 +196,18 @@ class PrincipalDirectory:
             prefix + base64.b32encode(token).decode(),
             base64.urlsafe_b64encode(self._clock.token(SECRET_TOKEN_BYTES)).decode(),
         )
-        key = self._sealed(issued)
+        key = replace(self._sealed(issued), limits=None if limits == UNLIMITED else limits)
 
         def add(record: PrincipalRecord) -> PrincipalRecord:
-            live = sum(not old.disabled for old in record.keys)
-            if live >= LIVE_KEYS_MAX:
-                raise QuotaExceeded(
-                    f"live keys of {principal_id}: limit {LIVE_KEYS_MAX}, measured {live}; "
-                    "disable one first"
-                )
-            return _with_key(record, key)
+            live = [old for old in record.keys if old.live(now_ms)]
+            alike = sum(_purpose(old) == _purpose(key) for old in live)
+            for count, most in ((alike, LIVE_KEYS_MAX), (len(live), LIVE_KEYS_TOTAL_MAX)):
+                if count >= most:
+                    raise QuotaExceeded(
+                        f"live keys of {principal_id}: limit {most}, measured {count}; "
+                        "disable one first"
+                    )
+            return _with_key(record, key, now_ms)
 
         await self._change(principal_id, add)
         return issued
@@ -186,14 +224,23 @@ class PrincipalDirectory:
         await self._change(self.owner_of_key(key_id), disable)
 
     async def change(
-        self, principal_id: str, *, disabled: bool | None = None, refuse_replays: bool | None = None
+        self,
+        principal_id: str,
+        *,
+        disabled: bool | None = None,
+        refuse_replays: bool | None = None,
+        role: str | None = None,
     ) -> None:
-        """Lock a principal out or let it in again; take its signed requests once or not; None:
-        as it is. Raises: PrincipalNotExist."""
+        """Lock a principal out or let it in again; take its signed requests once or not; give it
+        another role; None: as it is. Raises: PrincipalNotExist, BadRequest."""
+
+        if role not in (None, ADMINISTRATOR) and principal_id == ROOT_ID:
+            raise BadRequest(f"could not change the role of {ROOT_ID}: it is always administrator")
 
         def changed(record: PrincipalRecord) -> PrincipalRecord:
             return replace(
                 record,
+                principal=record.principal if role is None else with_role(record.principal, role),
                 disabled=record.disabled if disabled is None else disabled,
                 refuse_replays=record.refuse_replays if refuse_replays is None else refuse_replays,
             )
@@ -214,9 +261,10 @@ class PrincipalDirectory:
         held = self._keys.get(key_id)
         if held is not None and held.principal.id != ROOT_ID:
             raise BadRequest(f"key {key_id} belongs to {held.principal.id}")
-        if held is None or held.secret != secret.encode() or held.disabled:
+        if held is None or held.secret != secret.encode() or held.disabled or held.limits:
             key = self._sealed(IssuedKey(key_id, secret))
-            await self._change(ROOT_ID, lambda record: _with_root_key(record, key))
+            now_ms = self._clock.wall_ms()
+            await self._change(ROOT_ID, lambda record: _with_root_key(record, key, now_ms))
         return self._keys[key_id].principal
 
     async def _change(
@@ -259,7 +307,8 @@ class PrincipalDirectory:
             for key in new.keys:
                 secret = self._box.open(key.sealed, key.key_id)
                 disabled = key.disabled or new.disabled
-                live = LiveKey(new.principal, secret, disabled, new.refuse_replays)
+                principal = with_limits(new.principal, key.limits)
+                live = LiveKey(principal, secret, disabled, new.refuse_replays, key.limits)
                 self._keys[key.key_id] = live
         self._changed()
 
@@ -297,25 +346,33 @@ def check_root_key(key_id: str, secret: str) -> None:
         raise BadRequest(f"a root secret must have at least {ROOT_SECRET_CHARS_MIN} characters")
 
 
-def _with_key(record: PrincipalRecord, key: KeyRecord) -> PrincipalRecord:
-    """The record with a key added; of the disabled ones only the newest are kept."""
-    live = [old for old in record.keys if not old.disabled]
-    disabled = [old for old in record.keys if old.disabled][-DISABLED_KEYS_KEPT:]
-    return replace(record, keys=(*disabled, *live, key))
+def _purpose(key: KeyRecord) -> object:
+    """Keys for the same purpose follow one another in a rotation; their expiry may differ."""
+    return (key.limits.scopes, key.limits.addresses) if key.limits else ((), ())
 
 
-def _with_root_key(record: PrincipalRecord, key: KeyRecord) -> PrincipalRecord:
+def _with_key(record: PrincipalRecord, key: KeyRecord, now_ms: int) -> PrincipalRecord:
+    """The record with a key added; of disabled and expired ones only the newest are kept."""
+    live = [old for old in record.keys if old.live(now_ms)]
+    ended = [old for old in record.keys if not old.live(now_ms)][-DISABLED_KEYS_KEPT:]
+    return replace(record, keys=(*ended, *live, key))
+
+
+def _with_root_key(record: PrincipalRecord, key: KeyRecord, now_ms: int) -> PrincipalRecord:
     """The server's owner decides: the new key replaces its former self or the older live one."""
     others = tuple(old for old in record.keys if old.key_id != key.key_id)
-    live = [old for old in others if not old.disabled]
+    live = [old for old in others if old.live(now_ms) and _purpose(old) == _purpose(key)]
     if len(live) >= LIVE_KEYS_MAX:
         retired = live[0]
         others = tuple(replace(old, disabled=True) if old is retired else old for old in others)
-    return _with_key(replace(record, keys=others, disabled=False), key)
+    return _with_key(replace(record, keys=others, disabled=False), key, now_ms)
 
 
 def _info(record: PrincipalRecord) -> PrincipalInfo:
-    keys = tuple(KeyInfo(key.key_id, key.created_ms, key.disabled) for key in record.keys)
+    keys = tuple(
+        KeyInfo(key.key_id, key.created_ms, key.disabled, key.limits or UNLIMITED)
+        for key in record.keys
+    )
     return PrincipalInfo(
         record.principal, keys, record.created_ms, record.disabled, record.refuse_replays
     )

@@ -18,6 +18,7 @@ from opentalos.gateway.http.request_reading import RequestReading
 from opentalos.gateway.http.request_target import origin_form
 from opentalos.model.address import is_local, network_of
 from opentalos.model.errors import OutcomeUnknown
+from opentalos.model.identity import PeerCertificate
 
 PIPELINE_MAX = 16  # pipelined requests before reading pauses
 FEED_BYTES_MAX = 16 << 10  # parsed at once, so that one read cannot hold thousands of requests
@@ -30,6 +31,8 @@ JOIN_BYTES_MAX = 64 << 10  # larger replies go out in pieces instead of one copy
 
 class HttpConnection(RequestReading, asyncio.Protocol):
     """The protocol object of one accepted connection."""
+
+    certificate: PeerCertificate | None = None  # of the client, verified
 
     def __init__(self, server: ConnectionHost) -> None:
         super().__init__(server)

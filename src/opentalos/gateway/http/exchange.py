@@ -11,6 +11,7 @@ from opentalos.gateway.http.reply_stream import ReplyStream
 from opentalos.model.address import network_of
 from opentalos.model.errors import TalosError
 from opentalos.model.histogram import Histogram
+from opentalos.model.identity import PeerCertificate
 
 Handler = Callable[["Exchange"], None]
 
@@ -26,6 +27,7 @@ class Replier(Protocol):
     alive: bool
     secure: bool
     private: bool  # nobody else can read it
+    certificate: PeerCertificate | None
     peer: str
     network: str
 
@@ -65,6 +67,7 @@ class Exchange:
         "hold",
         "late",
         "method",
+        "named",
         "path",
         "query",
         "started_s",
@@ -90,6 +93,7 @@ class Exchange:
         )
         self.drained: Callable[[], None] | None = None  # called when the server shuts down
         self.forwarder = ""  # the server that forwarded the request; empty: a client sent it
+        self.named = ""  # the principal of the client's certificate, once it is known
         self.client = ""  # address of the client of a forwarded request
         self.started_s = 0.0  # time.perf_counter() when its handler was called
         self.timed: Histogram | None = None  # observes the latency
@@ -118,6 +122,13 @@ class Exchange:
     def secure(self) -> bool:
         """True if the connection is encrypted."""
         return self._connection is not None and self._connection.secure
+
+    @property
+    def certificate(self) -> PeerCertificate | None:
+        """The client's verified certificate; that of a forwarding server is not the client's."""
+        if self.forwarder or self._connection is None:
+            return None
+        return self._connection.certificate
 
     @property
     def peer(self) -> str:

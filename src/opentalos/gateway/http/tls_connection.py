@@ -6,13 +6,16 @@ go unnoticed. Here a reply is passed on in pieces, and the rest counts as unsent
 """
 
 import asyncio
+import ssl
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from opentalos.gateway.http.connection import HttpConnection
+from opentalos.model.identity import PeerCertificate
 
 PIECE_BYTES = 128 << 10  # passed to the loop at once; bounds what it may hold unnoticed
+_KINDS = {"DNS": "dns", "email": "email", "URI": "uri"}  # of subjectAltName, as ssl names them
 
 
 class PacedTransport(asyncio.Transport):
@@ -125,6 +128,7 @@ class TlsConnection(HttpConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The handshake is over."""
         plain = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self.certificate = certificate_of(plain.get_extra_info("peercert"))
         self._paced = PacedTransport(plain, super().pause_writing, super().resume_writing)
         super().connection_made(self._paced)
 
@@ -140,3 +144,15 @@ class TlsConnection(HttpConnection):
     def resume_writing(self) -> None:
         """The loop's buffer changed."""
         self._paced.loop_full(False)
+
+
+def certificate_of(found: Mapping[str, Any] | None) -> PeerCertificate | None:
+    """The client's certificate; ``found``: as ``SSLObject.getpeercert``, empty: not verified."""
+    if not found:
+        return None
+    names = [
+        (_KINDS[kind], value) for kind, value in found.get("subjectAltName", ()) if kind in _KINDS
+    ]
+    for part in found.get("subject", ()):
+        names += [("cn", value) for kind, value in part if kind == "commonName"]
+    return PeerCertificate(tuple(names), ssl.cert_time_to_seconds(found["notAfter"]))

@@ -55,10 +55,12 @@ class MetricsPage:
     def _check(self, exchange: Exchange) -> None:
         if self._open:
             return
-        key_id, secret = credentials_of(exchange.headers.get(b"authorization", b""))
-        caller = self._authenticator.by_secret(
-            key_id, secret, exchange.peer, private=exchange.private
-        )
+        caller = self._authenticator.by_certificate(exchange)
+        if caller is None:
+            key_id, secret = credentials_of(exchange.headers.get(b"authorization", b""))
+            caller = self._authenticator.by_secret(
+                key_id, secret, exchange.peer, private=exchange.private
+            )
         self._broker.context.authorizer.authorize_admin(caller, "read metrics", "metrics")
 
     def _current(self) -> bytes:

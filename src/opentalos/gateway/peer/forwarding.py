@@ -111,8 +111,10 @@ class Forwarding:
 
     async def _forward(self, exchange: Exchange, error: NotOwner) -> None:
         query = b"?" + exchange.query if exchange.query else b""
+        # The other server does not see the client's certificate.
+        client = f"{exchange.peer} {exchange.named}" if exchange.named else exchange.peer
         request = Forwarded(
-            exchange.method, exchange.path + query, exchange.headers, exchange.body, exchange.peer
+            exchange.method, exchange.path + query, exchange.headers, exchange.body, client
         )
         self.requests += 1
         self.bytes_out += len(exchange.body)

@@ -38,7 +38,8 @@ class ProofReader:
         """
         client = exchange.headers.get(CLIENT, b"")
         proof = self._check(exchange, TRANSFER, client)
-        exchange.forwarder, exchange.client = proof.server, client.decode("latin-1")
+        address, _, named = client.decode("latin-1").partition(" ")
+        exchange.forwarder, exchange.client, exchange.named = proof.server, address, named
 
     def call(self, exchange: Exchange) -> str:
         """The server that calls. Raises: InvalidCredential, also for a proof that was used."""

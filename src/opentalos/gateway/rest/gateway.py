@@ -14,7 +14,7 @@ from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
 from opentalos.gateway.rest.routes import TABLE
 from opentalos.gateway.rest.routing.call import Answer, Call
-from opentalos.gateway.rest.routing.credentials import CHALLENGE, credentials_of
+from opentalos.gateway.rest.routing.credentials import CHALLENGE, credentials_of, token_of
 from opentalos.gateway.rest.routing.errors import (
     MethodNotAllowed,
     Unusable,
@@ -29,7 +29,8 @@ from opentalos.gateway.rest.routing.request import (
     query_of,
 )
 from opentalos.gateway.rest.routing.route import JSON, Match, RouteTable, with_implied
-from opentalos.gateway.slots import Slots
+from opentalos.gateway.rest.token_callers import TokenCallers
+from opentalos.gateway.slots import Slot, Slots
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import (
     InvalidCredential,
@@ -58,7 +59,8 @@ _log = logging.getLogger("opentalos.rest")
 class RestGateway:
     """Serves everything below ``/rest/v1``.
 
-    Args: forwarding: to the other servers of a cluster; None: a single server.
+    Args: forwarding: to the other servers of a cluster; None: a single server. tokens: callers
+        with a bearer token; None: only keys are accepted.
     """
 
     def __init__(
@@ -67,9 +69,10 @@ class RestGateway:
         authenticator: Authenticator,
         forwarding: Forwarding | None = None,
         table: RouteTable = TABLE,
+        tokens: TokenCallers | None = None,
     ) -> None:
         self._broker, self._authenticator = broker, authenticator
-        self._forwarding, self._table = forwarding, table
+        self._forwarding, self._table, self._tokens = forwarding, table, tokens
         self._calls = Slots("calls", TASKS_MAX, TASKS_KEPT)
         self._streams = Slots("streams", STREAMS_MAX, STREAMS_KEPT)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -96,15 +99,15 @@ class RestGateway:
                 return
             match = self._table.find(exchange.method.decode("latin-1"), _path(exchange))
             with request_scope(exchange):
-                caller = GUEST if match.route.public else self._caller(exchange)
+                caller = GUEST if match.route.public else self._caller_at_once(exchange)
             slots = self._streams if match.route.streams else self._calls
-            slot = slots.take(caller, exchange.network)
+            slot = slots.take(caller or GUEST, exchange.network)
         except TalosError as error:
             refuse(error)
             return
         exchange.late = refuse
         exchange.extend(ANSWER_S)
-        run = self._run(exchange, caller, match, request_id)
+        run = self._run(exchange, caller, slot, match, request_id)
         task = asyncio.get_running_loop().create_task(run)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -113,10 +116,18 @@ class RestGateway:
             exchange.late = partial(_give_up, task, refuse)
 
     async def _run(
-        self, exchange: Exchange, caller: Principal, match: Match, request_id: bytes
+        self,
+        exchange: Exchange,
+        caller: Principal | None,
+        slot: Slot,
+        match: Match,
+        request_id: bytes,
     ) -> None:
         try:
             with request_scope(exchange):
+                if caller is None:
+                    caller = await self._token_caller(exchange)
+                    slot.pass_to(caller, exchange.network)
                 call = await self._call(exchange, caller, match)
                 await self._or_forward(exchange, partial(self._answer, call, match, request_id))
         except TalosError as error:
@@ -167,7 +178,25 @@ class RestGateway:
             table=self._table,
         )
 
+    def _caller_at_once(self, exchange: Exchange) -> Principal | None:
+        """None: a token, for which the issuer may have to be asked."""
+        if self._tokens is not None and token_of(exchange.headers.get(b"authorization", b"")):
+            return None
+        return self._caller(exchange)
+
+    async def _token_caller(self, exchange: Exchange) -> Principal:
+        assert self._tokens is not None
+        await self._tokens.prepare(exchange)
+        return self._caller(exchange)
+
     def _caller(self, exchange: Exchange) -> Principal:
+        if self._tokens is not None:
+            found = self._tokens.caller(exchange)
+            if found is not None:
+                return found
+        certified = self._authenticator.by_certificate(exchange)
+        if certified is not None:
+            return certified
         key_id, secret = credentials_of(exchange.headers.get(b"authorization", b""))
         return self._authenticator.by_secret(
             key_id, secret, exchange.peer, private=exchange.private

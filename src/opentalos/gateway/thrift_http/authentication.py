@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.admin.principals import PrincipalService
-from opentalos.broker.values import LiveKey
+from opentalos.broker.values import LiveKey, with_limits
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http.guess_limit import GuessLimit
 from opentalos.gateway.thrift_http.replay_guard import SeenRequests
@@ -27,7 +28,7 @@ _KEYS_MAX = 100_000  # cached HMAC states
 _PROVEN_MAX = 256  # addresses of a key
 _NO_MATCH = "unknown key or wrong signature"
 _EXPOSED = (
-    "a key id and secret are not accepted over plain HTTP from another machine; use TLS, or set "
+    "secrets and tokens are not accepted over plain HTTP from another machine; use TLS, or set "
     "secrets_over_http in [auth] if nobody can read the network"
 )
 # The original sender may get this too, if a proxy repeats requests; so it names the outcome.
@@ -68,7 +69,12 @@ class Claim(NamedTuple):
 class Authenticator:
     """Finds the principal that signed a request; caches HMAC states per key (hot path)."""
 
-    def __init__(self, principals: PrincipalService, limits: AuthLimits) -> None:
+    def __init__(
+        self,
+        principals: PrincipalService,
+        limits: AuthLimits,
+        certificates: CertificatePrincipals | None = None,
+    ) -> None:
         self.principals = principals
         self._skew_max_s = limits.clock_skew_max_s
         self.anonymous = limits.anonymous  # whether unsigned Guest requests are accepted
@@ -78,6 +84,8 @@ class Authenticator:
         self._states: dict[str, _KeyState] = {}
         self._guesses = GuessLimit(limits.failures_max, limits.failures_per_s)
         self._secrets_over_http = limits.secrets_over_http
+        self._certificates = certificates  # None: certificates identify nobody
+        self._marked = principals.marked  # keys in use
         self._lines_max = limits.denial_log_per_s_max
         self._second, self._lines, self._left_out = 0, 0, 0
         self.denials = 0  # since the start
@@ -111,6 +119,10 @@ class Authenticator:
     def _caller(self, exchange: Exchange) -> Principal:
         headers = exchange.headers
         value = headers.get(b"authorization", b"")
+        if not value and self._certificates is not None:
+            named = self._certified(exchange, self._certificates)
+            if named is not None:
+                return named
         if value.startswith(_V3):
             key, _, signature = value[len(_V3) :].rpartition(b":")
             key_id = key.decode("utf-8", "replace")
@@ -142,6 +154,9 @@ class Authenticator:
         if digest != sent and digest != sent.lower():
             raise InvalidCredential("X-Xiaomi-Content-MD5 does not match the body")
         self._check_clock(headers.get(b"x-xiaomi-timestamp", b""))
+        if state.live.limits is not None:
+            state.live.check_use(exchange.peer, int(time.time() * 1000))
+        self._marked[claim.key_id] = None
         if state.live.refuse_replays:
             once = claim.request_id or claim.signature
             self._check_first(self._seen_strictly, claim.key_id, once)
@@ -156,6 +171,28 @@ class Authenticator:
         if not seen.first(key_id, request_id, time.monotonic()):
             raise InvalidCredential(_CAME_BEFORE)
 
+    def by_certificate(self, exchange: Exchange) -> Principal | None:
+        """The principal of the connection's certificate, for a request without Authorization;
+        None: it identifies nobody. Raises: InvalidCredential, audited."""
+        if self._certificates is None or exchange.headers.get(b"authorization"):
+            return None
+        try:
+            return self._certified(exchange, self._certificates)
+        except InvalidCredential as error:
+            self.deny(exchange.peer, b"certificate:", error)
+            raise
+
+    def _certified(
+        self, exchange: Exchange, certificates: CertificatePrincipals
+    ) -> Principal | None:
+        # The server that forwarded a request has named its client's certificate.
+        name = exchange.named or certificates.name(exchange.certificate, time.time())
+        if not name:
+            return None
+        principal = certificates.principal(name)
+        exchange.named = name
+        return principal
+
     def by_secret(self, key_id: str, secret: str, peer: str, *, private: bool) -> Principal:
         """The principal of a key id and secret sent in the clear (HTTP basic).
 
@@ -163,15 +200,21 @@ class Authenticator:
         Raises: InvalidCredential, AttemptsExceeded; both audited.
         """
         try:
-            if not private and not self._secrets_over_http:
-                raise InvalidCredential(_EXPOSED)
+            self.check_private(private)
             state = self._state(key_id, peer)
             same = hmac.compare_digest(state.live.secret, secret.encode())
             self._check_match(state, key_id, peer, same)
+            state.live.check_use(peer, int(time.time() * 1000))
         except (InvalidCredential, AttemptsExceeded) as error:
             self.deny(peer, b"Basic %b:" % key_id.encode(), error)
             raise
+        self._marked[key_id] = None
         return state.live.principal
+
+    def check_private(self, private: bool) -> None:
+        """Raises: InvalidCredential: others can read what is sent in the clear."""
+        if not private and not self._secrets_over_http:
+            raise InvalidCredential(_EXPOSED)
 
     def deny(self, peer: str, authorization: bytes, error: Exception) -> None:
         """One audit line, limited per second; contains neither signature nor secret."""
@@ -247,4 +290,4 @@ class Authenticator:
         info = self.principals.find(admin, wanted)
         if info is None or info.disabled:
             raise InvalidCredential("Attached-Info names an unknown developer")
-        return info.principal
+        return with_limits(info.principal, admin.limits)

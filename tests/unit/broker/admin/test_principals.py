@@ -2,8 +2,10 @@ import pytest
 from tests.unit.broker.support import world
 from tests.unit.catalog.support import BOB
 
-from opentalos.model.errors import PermissionDenied, PrincipalNotExist
-from opentalos.model.identity import GUEST
+from opentalos.broker.admin.principals import PrincipalService
+from opentalos.broker.values import NewTopic
+from opentalos.model.errors import BadRequest, PermissionDenied, PrincipalNotExist
+from opentalos.model.identity import GUEST, KeyLimits, Principal, Scope
 
 
 async def test_the_first_start_makes_root_who_makes_everybody_else() -> None:
@@ -66,3 +68,104 @@ async def test_a_locked_out_principal_has_no_key() -> None:
         key = principals.key(issued.key_id)
         assert key is not None
         assert key.disabled
+
+
+async def test_no_key_creates_one_that_may_do_more() -> None:
+    async with world() as w:
+        principals = w.broker.principals
+        root = await principals.ensure_root("rootkey", "root-secret")
+        await principals.create(root, "alice")
+        limits = KeyLimits(scopes=(Scope.MANAGE, Scope.PUT), addresses=("10.0.0.0/8",))
+        limited = await _caller(w.broker.principals, root, limits)
+        inherited = await principals.create_key(limited, "alice")
+        found = principals.key(inherited.key_id)
+        assert found is not None
+        assert found.limits == limits
+        narrower = KeyLimits(scopes=(Scope.PUT,), addresses=("10.1.0.0/16",))
+        await principals.create_key(limited, "alice", narrower)
+        for wider in (KeyLimits(), KeyLimits(scopes=(Scope.PUT,)), KeyLimits(addresses=("::/0",))):
+            with pytest.raises(PermissionDenied, match="may do more"):
+                await principals.create_key(limited, "alice", wider)
+        unlimited = await principals.create_key(root, "alice")
+        with pytest.raises(PermissionDenied, match="may do more"):
+            await principals.rotate_key(limited, unlimited.key_id)
+        writer = await _caller(principals, root, KeyLimits(scopes=(Scope.PUT,)))
+        for attempt in (
+            principals.create_key(writer, "alice"),
+            principals.rotate_key(writer, unlimited.key_id),
+            principals.disable_key(writer, unlimited.key_id),
+        ):
+            with pytest.raises(PermissionDenied):
+                await attempt
+
+
+async def test_a_rotated_key_keeps_its_limits() -> None:
+    async with world() as w:
+        principals = w.broker.principals
+        root = await principals.ensure_root("rootkey", "root-secret")
+        await principals.create(root, "alice")
+        now_ms = w.broker.context.clock.wall_ms()
+        limits = KeyLimits(scopes=(Scope.GET,), expires_ms=now_ms + 1_000_000)
+        first = await principals.create_key(root, "alice", limits)
+        second = principals.key((await principals.rotate_key(root, first.key_id)).key_id)
+        assert second is not None
+        assert second.limits == limits
+        await principals.disable_key(root, first.key_id)
+        longer = await principals.rotate_key(root, first.key_id, now_ms + 2_000_000)
+        third = principals.key(longer.key_id)
+        assert third is not None
+        assert third.limits == KeyLimits(scopes=(Scope.GET,), expires_ms=now_ms + 2_000_000)
+
+
+async def test_roles_are_given_by_administrators_only() -> None:
+    async with world() as w:
+        principals = w.broker.principals
+        root = await principals.ensure_root("rootkey", "root-secret")
+        viewer = await principals.create(root, "vera", role="viewer")
+        assert len(principals.list_principals(viewer)) == 2
+        assert principals.find(viewer, "root") is not None
+        with pytest.raises(PermissionDenied):
+            await principals.set_role(viewer, "vera", "administrator")
+        with pytest.raises(PermissionDenied):
+            await principals.create(viewer, "eve")
+        await principals.set_role(root, "vera", "user")
+        found = principals.find(root, "vera")
+        assert found is not None
+        assert len(principals.list_principals(found.principal)) == 1
+        with pytest.raises(BadRequest):
+            await principals.create(root, "eve", role="king")
+
+
+async def test_only_callers_that_may_manage_create_resources() -> None:
+    async with world() as w:
+        principals = w.broker.principals
+        root = await principals.ensure_root("rootkey", "root-secret")
+        await principals.create(root, "alice")
+        writer = await _caller(principals, root, KeyLimits(scopes=(Scope.PUT, Scope.GET)))
+        manager = await _caller(principals, root, KeyLimits(scopes=(Scope.MANAGE,)))
+        agent = await principals.create(root, "agent", role="agent")
+        for caller in (writer, agent):
+            with pytest.raises(PermissionDenied, match="not allowed to create a topic"):
+                await w.broker.topics.create_topic(caller, NewTopic(name="orders", partitions=1))
+        await w.broker.topics.create_topic(manager, NewTopic(name="orders", partitions=1))
+        assert w.broker.topics.list_topics(writer) == []
+
+
+async def test_the_last_use_of_a_key_is_shown() -> None:
+    async with world() as w:
+        principals = w.broker.principals
+        root = await principals.ensure_root("rootkey", "root-secret")
+        info = principals.find(root, "root")
+        assert info is not None
+        assert info.keys[0].last_used_ms == 0
+        principals.marked["rootkey"] = None
+        info = principals.find(root, "root")
+        assert info is not None
+        assert info.keys[0].last_used_ms > 0
+
+
+async def _caller(principals: PrincipalService, root: Principal, limits: KeyLimits) -> Principal:
+    issued = await principals.create_key(root, "alice", limits)
+    key = principals.key(issued.key_id)
+    assert key is not None
+    return key.principal

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.catalog.support import CountingClock, PlainBox
 
 from opentalos.adapters.memory import MemoryMetaStore, MemoryStorage
-from opentalos.catalog.principals.principals import PrincipalDirectory
+from opentalos.catalog.principals.principals import LIVE_KEYS_TOTAL_MAX, PrincipalDirectory
 from opentalos.model.errors import (
     BadRequest,
     ConfigError,
@@ -14,6 +14,7 @@ from opentalos.model.errors import (
     PrincipalNotExist,
     QuotaExceeded,
 )
+from opentalos.model.identity import KeyLimits, Role, Scope
 
 
 @pytest.fixture
@@ -186,3 +187,69 @@ async def test_unknown_principals_and_keys_are_named(directory: PrincipalDirecto
     with pytest.raises(PrincipalNotExist, match="DKX"):
         await directory.disable_key("DKX")
     assert directory.key("DKX") is None
+
+
+async def test_limits_and_role_are_there_after_a_restart(
+    directory: PrincipalDirectory, storage: MemoryStorage
+) -> None:
+    await directory.create("alice", "", "", False, Role.VIEWER)
+    now_ms = CountingClock().now_ms
+    limits = KeyLimits(
+        scopes=(Scope.PUT, Scope.DESCRIBE), expires_ms=now_ms + 1, addresses=("10.0.0.0/8",)
+    )
+    issued = await directory.create_key("alice", limits)
+    second = await _open(storage)
+    key = second.key(issued.key_id)
+    assert key is not None
+    assert (key.principal.role, key.principal.limits, key.limits) == (Role.VIEWER, limits, limits)
+    assert second.get("alice") == directory.get("alice")
+    await second.close()
+
+
+async def test_keys_for_different_purposes_do_not_take_each_others_place(
+    directory: PrincipalDirectory,
+) -> None:
+    await directory.create("alice", "", "", admin=False)
+    for scopes in ((), (Scope.PUT,), (Scope.GET,)):
+        await directory.create_key("alice", KeyLimits(scopes=scopes))
+        await directory.create_key("alice", KeyLimits(scopes=scopes))
+        with pytest.raises(QuotaExceeded, match="limit 2, measured 2"):
+            await directory.create_key("alice", KeyLimits(scopes=scopes))
+    for index in range(LIVE_KEYS_TOTAL_MAX - 6):
+        await directory.create_key("alice", KeyLimits(addresses=(f"10.0.0.{index}/32",)))
+    with pytest.raises(QuotaExceeded, match="limit 16, measured 16"):
+        await directory.create_key("alice", KeyLimits(addresses=("10.9.0.0/16",)))
+
+
+async def test_an_expired_key_makes_room_for_its_successor(storage: MemoryStorage) -> None:
+    clock = CountingClock()
+    directory = PrincipalDirectory(MemoryMetaStore(storage), clock, PlainBox(b"k"))
+    await directory.start()
+    await directory.create("alice", "", "", admin=False)
+    for _ in range(12):
+        await directory.create_key("alice", KeyLimits(expires_ms=clock.now_ms + 1))
+        await directory.create_key("alice", KeyLimits(expires_ms=clock.now_ms + 1))
+        clock.now_ms += 1
+    assert len(directory.list_all()[0].keys) == 10
+    with pytest.raises(BadRequest, match="its expiry has passed"):
+        await directory.create_key("alice", KeyLimits(expires_ms=clock.now_ms))
+    networks = tuple(f"10.0.{index}.0/24" for index in range(33))
+    with pytest.raises(BadRequest, match="33 networks are too many"):
+        await directory.create_key("alice", KeyLimits(addresses=networks))
+    await directory.close()
+
+
+async def test_a_changed_role_counts_for_existing_keys(directory: PrincipalDirectory) -> None:
+    await directory.ensure_root("rootkey", "secret-1")
+    await directory.create("alice", "", "", admin=False)
+    issued = await directory.create_key("alice")
+    await directory.change("alice", role="administrator")
+    key = directory.key(issued.key_id)
+    assert key is not None
+    assert key.principal.admin
+    await directory.change("alice", role="agent")
+    key = directory.key(issued.key_id)
+    assert key is not None
+    assert (key.principal.admin, key.principal.role) == (False, Role.AGENT)
+    with pytest.raises(BadRequest, match="always administrator"):
+        await directory.change("root", role="user")

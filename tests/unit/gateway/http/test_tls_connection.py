@@ -5,7 +5,8 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opentalos.gateway.http.tls_connection import PIECE_BYTES, PacedTransport
+from opentalos.gateway.http.tls_connection import PIECE_BYTES, PacedTransport, certificate_of
+from opentalos.model.identity import PeerCertificate
 
 SIZES = st.sampled_from([0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES])
 
@@ -87,3 +88,15 @@ def test_an_abort_forgets_what_waits() -> None:
     assert loop.paced.get_write_buffer_size() == loop.held
     loop.send()
     assert len(loop.written) == PIECE_BYTES
+
+
+def test_a_verified_certificate_has_its_names_and_its_end() -> None:
+    found = {
+        "subject": ((("organizationName", "Example"),), (("commonName", "alice"),)),
+        "subjectAltName": (("DNS", "a.example"), ("IP Address", "::1"), ("URI", "spiffe://x/y")),
+        "notAfter": "Jan  1 00:00:00 2030 GMT",
+    }
+    names = (("dns", "a.example"), ("uri", "spiffe://x/y"), ("cn", "alice"))
+    assert certificate_of(found) == PeerCertificate(names, 1_893_456_000.0)
+    assert certificate_of({}) is None
+    assert certificate_of(None) is None

@@ -256,3 +256,20 @@ async def test_a_handlers_request_is_forwarded_and_knows_its_client() -> None:
     assert (await bench.reply(index_body())).body == b"verbatim"
     assert (await bench.reply(index_body(), transferred=True)).status == 200
     assert [context.peer for context in contexts] == ["10.0.0.1", "10.0.0.9"]
+
+
+async def test_the_principal_of_a_certificate_goes_with_the_request() -> None:
+    bench = Bench()
+
+    def certified(exchange: Exchange) -> Any:
+        exchange.named = "alice"
+        return ALICE
+
+    bench.gateway._authenticator.caller = certified  # type: ignore[method-assign]
+
+    async def handle(*_: Any) -> Any:
+        raise ELSEWHERE
+
+    bench.handlers["MessageService"]["deleteMessageIndex"] = handle
+    await bench.reply(index_body())
+    assert bench.peers.sent[0][1].peer == "10.0.0.1 alice"

@@ -86,7 +86,13 @@ class Rest:
 
 
 async def exchanged(
-    gateway: RestGateway, method: str, url: str, headers: dict[bytes, bytes], body: bytes
+    gateway: RestGateway,
+    method: str,
+    url: str,
+    headers: dict[bytes, bytes],
+    body: bytes,
+    *,
+    private: bool = True,
 ) -> Replied:
     """Hand a request to the gateway and wait for its reply."""
     replied: asyncio.Future[Replied] = asyncio.get_running_loop().create_future()
@@ -107,7 +113,7 @@ async def exchanged(
         answer=answer,
         answer_chunks=answer_chunks,
         alive=True,
-        private=True,
+        private=private,
         peer="192.0.2.1",
         network="192.0.2.1",
         extend=lambda seconds, waits=False: None,

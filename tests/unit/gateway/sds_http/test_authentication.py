@@ -27,6 +27,7 @@ class Keys:
     def __init__(self, *, refuse_replays: bool = False) -> None:
         live = LiveKey(ALICE, b"sa", False, refuse_replays=refuse_replays)
         self.keys = {"KA": live}
+        self.marked: dict[str, None] = {}
 
     def key(self, key_id: str) -> LiveKey | None:
         return self.keys.get(key_id)

@@ -4,10 +4,12 @@ import base64
 import hashlib
 import hmac
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.values import LiveKey, PrincipalInfo
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http.authentication import (
@@ -17,7 +19,14 @@ from opentalos.gateway.thrift_http.authentication import (
     md5_of,
 )
 from opentalos.model.errors import AttemptsExceeded, ClockSkewed, InvalidCredential
-from opentalos.model.identity import GUEST, Principal
+from opentalos.model.identity import (
+    GUEST,
+    KeyLimits,
+    PeerCertificate,
+    Principal,
+    Scope,
+    parse_rules,
+)
 from opentalos.model.limits import AuthLimits
 
 ALICE = Principal(id="alice", number=7)
@@ -29,6 +38,7 @@ class Keys:
     """Two keys, in memory."""
 
     def __init__(self) -> None:
+        self.marked: dict[str, None] = {}
         self.keys = {"KA": LiveKey(ALICE, b"sa", False), "KR": LiveKey(ROOT, b"sr", False)}
 
     def key(self, key_id: str) -> LiveKey | None:
@@ -267,3 +277,119 @@ def test_a_large_body_is_digested_elsewhere_once_its_signature_is_right(keys: Ke
     stranger.body = body
     with pytest.raises(InvalidCredential):
         authenticator(keys).caller(stranger)
+
+
+def test_an_expired_key_is_refused_however_it_is_sent(keys: Keys) -> None:
+    checker, now_ms = authenticator(keys), int(time.time() * 1000)
+    keys.keys["KA"] = LiveKey(ALICE, b"sa", False, limits=KeyLimits(expires_ms=now_ms + 10**9))
+    assert checker.caller(signed()) is ALICE
+    assert checker.by_secret("KA", "sa", "10.0.0.1", private=True) is ALICE
+    keys.keys["KA"] = LiveKey(ALICE, b"sa", False, limits=KeyLimits(expires_ms=now_ms - 1))
+    with pytest.raises(InvalidCredential, match="expired"):
+        checker.caller(signed())
+    with pytest.raises(InvalidCredential, match="expired"):
+        checker.by_secret("KA", "sa", "10.0.0.1", private=True)
+    with pytest.raises(InvalidCredential, match="unknown key or wrong signature"):
+        checker.by_secret("KA", "wrong", "10.0.0.1", private=True)
+
+
+def test_a_key_with_networks_is_refused_from_elsewhere(keys: Keys) -> None:
+    checker = authenticator(keys)
+    limits = KeyLimits(addresses=("10.1.0.0/16", "2001:db8::/32"))
+    keys.keys["KA"] = LiveKey(ALICE, b"sa", False, limits=limits)
+    for peer in ("10.1.2.3", "::ffff:10.1.2.3", "2001:db8::7"):
+        assert checker.by_secret("KA", "sa", peer, private=True) is ALICE
+    for peer in ("10.2.0.1", "::1", "", "socket"):
+        with pytest.raises(InvalidCredential, match="may not be used from"):
+            checker.by_secret("KA", "sa", peer, private=True)
+    exchange = signed()
+    exchange.client = "10.1.2.3"  # as the server that forwarded it has proved
+    assert checker.caller(exchange) is ALICE
+    exchange.client = "10.9.2.3"
+    with pytest.raises(InvalidCredential, match=r"may not be used from 10\.9\.2\.3"):
+        checker.caller(exchange)
+
+
+def test_only_a_key_that_was_accepted_is_marked_as_used(keys: Keys) -> None:
+    checker = authenticator(keys)
+    for attempt in (signed(secret="wrong"), signed(digest="0" * 32), signed(key_id="nobody")):
+        with pytest.raises(InvalidCredential):
+            checker.caller(attempt)
+    assert not keys.marked
+    checker.caller(signed())
+    checker.by_secret("KR", "sr", "p", private=True)
+    assert list(keys.marked) == ["KA", "KR"]
+
+
+def test_acting_for_a_developer_keeps_the_limits_of_the_administrators_key(keys: Keys) -> None:
+    limits = KeyLimits(scopes=(Scope.ADMIN, Scope.GET))
+    root = Principal(id="root", number=1, admin=True, limits=limits)
+    keys.keys["KR"] = LiveKey(root, b"sr", False, limits=limits)
+    exchange = signed("KR", "sr")
+    exchange.headers[b"attached-info"] = b"alice"
+    acting = authenticator(keys).caller(exchange)
+    assert (acting.id, acting.limits) == ("alice", limits)
+
+
+def _on_certificate(*names: tuple[str, str], **headers: bytes) -> Exchange:
+    certificate = PeerCertificate(names, time.time() + 60)
+    connection: Any = SimpleNamespace(certificate=certificate, peer="10.0.0.1")
+    exchange = Exchange(connection, b"POST", b"/v1/api/message", {})
+    exchange.headers |= {name.encode(): value for name, value in headers.items()}
+    return exchange
+
+
+def _with_certificates(keys: Keys) -> Authenticator:
+    def info(name: str) -> PrincipalInfo | None:
+        known = {"alice": ALICE, "root": ROOT}
+        return PrincipalInfo(known[name], (), 0, False) if name in known else None
+
+    directory: Any = SimpleNamespace(info=info)
+    certificates = CertificatePrincipals(directory, parse_rules("cn=*"))
+    return Authenticator(keys, AuthLimits(), certificates)  # type: ignore[arg-type] # a stand-in
+
+
+def test_a_request_without_authorization_is_its_certificates(keys: Keys) -> None:
+    checker = _with_certificates(keys)
+    exchange = _on_certificate(("cn", "alice"))
+    assert checker.caller(exchange) is ALICE
+    assert exchange.named == "alice"
+    assert checker.by_certificate(_on_certificate(("cn", "alice"))) is ALICE
+
+
+def test_a_certificate_that_names_no_usable_principal_is_refused(keys: Keys) -> None:
+    checker = _with_certificates(keys)
+    for name in ("nobody", "root"):
+        with pytest.raises(InvalidCredential):
+            checker.caller(_on_certificate(("cn", name)))
+        with pytest.raises(InvalidCredential):
+            checker.by_certificate(_on_certificate(("cn", name)))
+    with pytest.raises(InvalidCredential):
+        checker.caller(_on_certificate(("dns", "alice")))
+    assert checker.by_certificate(_on_certificate(("dns", "alice"))) is None
+
+
+def test_a_header_that_proves_nothing_is_not_made_good_by_a_certificate(keys: Keys) -> None:
+    checker = _with_certificates(keys)
+    exchange = _on_certificate(("cn", "alice"), authorization=b"Galaxy-V3 KA:wrong")
+    with pytest.raises(InvalidCredential):
+        checker.caller(exchange)
+    assert checker.by_certificate(exchange) is None
+
+
+def test_a_forwarded_request_is_its_clients_not_the_forwarding_servers(keys: Keys) -> None:
+    checker = _with_certificates(keys)
+    exchange = _on_certificate(("cn", "alice"))
+    exchange.forwarder = "s3"  # whose certificate the connection has
+    with pytest.raises(InvalidCredential):
+        checker.caller(exchange)
+    exchange = _on_certificate(("cn", "server"))
+    exchange.forwarder, exchange.named = "s3", "alice"
+    assert checker.caller(exchange) is ALICE
+
+
+def test_without_rules_a_certificate_identifies_nobody(keys: Keys) -> None:
+    checker = authenticator(keys)
+    with pytest.raises(InvalidCredential):
+        checker.caller(_on_certificate(("cn", "alice")))
+    assert checker.by_certificate(_on_certificate(("cn", "alice"))) is None

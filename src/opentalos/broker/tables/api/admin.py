@@ -73,8 +73,7 @@ class TableAdminService:
             QuotaExceeded, PermissionDenied; TopicNotExist, PermissionDenied: a stream's topic.
         """
         context = self._context
-        if caller.anonymous:
-            context.authorizer.refuse(caller, "create a table", name)
+        context.authorizer.authorize_own(caller, "create a table", name)
         try:
             owner, plain = split_name(caller, name, "table name")
         except PermissionDenied:

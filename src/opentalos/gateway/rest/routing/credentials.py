@@ -11,6 +11,9 @@ CHALLENGE = (
 )
 
 
+_TOKEN_DOTS = 2
+
+
 def credentials_of(authorization: bytes) -> tuple[str, str]:
     """Key id and secret. Raises: InvalidCredential."""
     scheme, _, value = authorization.partition(b" ")
@@ -26,6 +29,16 @@ def credentials_of(authorization: bytes) -> tuple[str, str]:
             )
     key_id, _, secret = pair.partition(":")
     return key_id, secret
+
+
+def token_of(authorization: bytes) -> str | None:
+    """A signed token sent as bearer; None: there is none, but perhaps a key id and a secret."""
+    scheme, _, value = authorization.partition(b" ")
+    value = value.strip()
+    # Base64 has no dots; a signed JWT has two.
+    if scheme.lower() != b"bearer" or value.count(b".") != _TOKEN_DOTS or not value.isascii():
+        return None
+    return value.decode()
 
 
 def _decoded(value: bytes, alphabet: bytes) -> str:

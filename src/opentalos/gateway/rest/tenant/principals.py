@@ -1,31 +1,69 @@
 """REST of principals and their keys."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from opentalos.broker.values import IssuedKey, PrincipalInfo
+from opentalos.broker.values import ROLE_NAMES, IssuedKey, PrincipalInfo, role_name
 from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.errors import Unusable
 from opentalos.gateway.rest.routing.forms import ORGANISATION_ID, PRINCIPAL_ID, TEAM_ID
 from opentalos.gateway.rest.routing.route import Body, Route
-from opentalos.gateway.rest.routing.schema import boolean, fields, integer, items, not_empty, text
-from opentalos.model.errors import PrincipalNotExist
-from opentalos.model.identity import Principal
+from opentalos.gateway.rest.routing.schema import (
+    boolean,
+    fields,
+    integer,
+    items,
+    not_empty,
+    one_of,
+    text,
+)
+from opentalos.model.errors import BadRequest, PrincipalNotExist
+from opentalos.model.identity import KeyLimits, Principal, Scope
 
 # The broker has the exact rule for each kind of id; these schemas only limit what is sent.
 
-KEY = fields(key_id=text(), created_ms=integer(), disabled=boolean())
+_LIST_MAX = 32  # scopes or networks that a request may have; the broker has the exact rule
+_ADDRESS_CHARS_MAX = 64
+_EXPIRES = integer(about="Unix time in ms from which the key is rejected; 0: never.")
+_LIMITS = {
+    "scopes": items(
+        one_of(*Scope, about="What the key may do, as far as its principal may; none: everything."),
+        maximum=_LIST_MAX,
+    ),
+    "expires_ms": _EXPIRES,
+    "addresses": items(
+        text(
+            chars_max=_ADDRESS_CHARS_MAX,
+            about="Network (CIDR) that the key may be used from; none: any.",
+        ),
+        maximum=_LIST_MAX,
+    ),
+}
+KEY = fields(
+    key_id=text(),
+    created_ms=integer(),
+    disabled=boolean(),
+    **_LIMITS,
+    last_used_ms=integer(about="Exact to some minutes; 0: not known to be used."),
+)
+_ROLE = one_of(*ROLE_NAMES, about="What the principal may do in the whole service.")
 _NAMES = {
     "id": text(),
     "number": integer(about="Billing number."),
     "organisation": text(),
     "team": text(),
     "admin": boolean("Service administrator."),
+    "role": _ROLE,
 }
 _MADE = fields(**_NAMES)
 _REFUSES = boolean("Each signed Talos request is accepted only once.")
 _PRINCIPAL = fields(
     **_NAMES, created_ms=integer(), disabled=boolean(), refuse_replays=_REFUSES, keys=items(KEY)
 )
-_CHANGE = not_empty(fields(optional={"disabled": boolean(), "refuse_replays": _REFUSES}))
+_CHANGE = not_empty(
+    fields(optional={"disabled": boolean(), "refuse_replays": _REFUSES, "role": _ROLE})
+)
 _ISSUED = fields(key_id=text(), secret=text(about="Shown only once."))
 
 
@@ -44,6 +82,7 @@ async def create_principal(call: Call) -> Answer:
         organisation=sent.get("organisation", ""),
         team=sent.get("team", ""),
         admin=sent.get("admin", False),
+        role=sent.get("role", ""),
     )
     return Answer(_fields(principal))
 
@@ -54,13 +93,16 @@ async def get_principal(call: Call) -> Answer:
 
 
 async def change_principal(call: Call) -> Answer:
-    """Disable or enable the principal; accept or refuse replayed requests."""
-    wanted: dict[str, bool] = call.document
+    """Disable or enable the principal; accept or refuse replayed requests; change its role."""
+    wanted: dict[str, Any] = call.document
     principals, name = call.broker.principals, call.places["id"]
     if "disabled" in wanted:
         await principals.set_disabled(call.caller, name, wanted["disabled"])
     if "refuse_replays" in wanted:
         await principals.set_refuse_replays(call.caller, name, wanted["refuse_replays"])
+    if "role" in wanted:
+        with _usable():
+            await principals.set_role(call.caller, name, wanted["role"])
     return Answer(_principal(_find(call)))
 
 
@@ -71,12 +113,19 @@ async def list_keys(call: Call) -> Answer:
 
 async def create_key(call: Call) -> Answer:
     """An additional key."""
-    return _issued(await call.broker.principals.create_key(call.caller, call.places["id"]))
+    sent: dict[str, Any] = call.document
+    with _usable():
+        limits = _limits(sent) if sent else None
+        principals = call.broker.principals
+        return _issued(await principals.create_key(call.caller, call.places["id"], limits))
 
 
 async def rotate_key(call: Call) -> Answer:
     """A new key for this key's principal; the former one stays valid until it is deleted."""
-    return _issued(await call.broker.principals.rotate_key(call.caller, call.places["key_id"]))
+    principals, key_id = call.broker.principals, call.places["key_id"]
+    expires_ms = call.document.get("expires_ms")
+    with _usable():
+        return _issued(await principals.rotate_key(call.caller, key_id, expires_ms))
 
 
 async def disable_key(call: Call) -> Answer:
@@ -100,6 +149,7 @@ def _fields(principal: Principal) -> dict[str, Any]:
         "organisation": principal.organisation,
         "team": principal.team,
         "admin": principal.admin,
+        "role": role_name(principal),
     }
 
 
@@ -114,9 +164,40 @@ def _principal(info: PrincipalInfo) -> dict[str, Any]:
 
 def _keys(info: PrincipalInfo) -> list[dict[str, Any]]:
     return [
-        {"key_id": key.key_id, "created_ms": key.created_ms, "disabled": key.disabled}
+        {
+            "key_id": key.key_id,
+            "created_ms": key.created_ms,
+            "disabled": key.disabled,
+            "scopes": list(key.limits.scopes),
+            "expires_ms": key.limits.expires_ms,
+            "addresses": list(key.limits.addresses),
+            "last_used_ms": key.last_used_ms,
+        }
         for key in info.keys
     ]
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    """The request fits its schema, so what is wrong are the values: 422."""
+    try:
+        yield
+    except BadRequest as error:
+        raise Unusable(str(error)) from error
+
+
+def _limits(sent: dict[str, Any]) -> KeyLimits:
+    """Raises: BadRequest."""
+    try:
+        return KeyLimits(
+            scopes=tuple(sent.get("scopes", ())),
+            expires_ms=sent.get("expires_ms", 0),
+            addresses=tuple(sent.get("addresses", ())),
+        )
+    except ValueError as error:
+        raise BadRequest(
+            f"invalid limits of a key: {error}; write networks as 10.0.0.0/8 or 2001:db8::/32"
+        ) from error
 
 
 def _issued(key: IssuedKey) -> Answer:
@@ -141,6 +222,7 @@ ROUTES = (
                     "organisation": text(ORGANISATION_ID, about="Organisation id (CL...)."),
                     "team": text(TEAM_ID, about="Team id (CI...)."),
                     "admin": boolean(),
+                    "role": _ROLE,
                 },
             )
         ),
@@ -151,8 +233,8 @@ ROUTES = (
     ),
     Route(
         method="PATCH", path="principals/{id}", handler=change_principal, tag=_TAG,
-        summary="Disable a principal or enable it again, refuse replays; for administrators.",
-        reply=_PRINCIPAL, body=Body(_CHANGE), statuses=(409,),
+        summary="Disable or enable a principal, refuse replays, set its role; for administrators.",
+        reply=_PRINCIPAL, body=Body(_CHANGE), statuses=(409, 422),
     ),
     Route(
         method="GET", path="principals/{id}/keys", handler=list_keys, tag=_TAG,
@@ -162,12 +244,13 @@ ROUTES = (
     Route(
         method="POST", path="principals/{id}/keys", handler=create_key, tag=_TAG,
         summary="Create a key; the secret is shown once.", status=201, reply=_ISSUED,
-        statuses=(409,),
+        statuses=(409, 422), body=Body(fields(optional=_LIMITS), optional=True),
     ),
     Route(
         method="POST", path="keys/{key_id}/rotate", handler=rotate_key, tag=_TAG,
         summary="Create a successor of this key, which stays valid until it is deleted.",
-        status=201, reply=_ISSUED, statuses=(409,),
+        status=201, reply=_ISSUED, statuses=(409, 422),
+        body=Body(fields(optional={"expires_ms": _EXPIRES}), optional=True),
     ),
     Route(
         method="DELETE", path="keys/{key_id}", handler=disable_key, tag=_TAG,

@@ -59,3 +59,40 @@ async def test_a_disabled_principal_is_locked_out_until_it_is_enabled(call: Rest
     assert (await call("PATCH", "principals/alice", {"disabled": 1})).status == 400
     assert (await call("PATCH", "principals/nobody", {"disabled": True})).status == 404
     assert (await call("PATCH", "principals/root", {"disabled": True}, by="alice")).status == 403
+
+
+async def test_a_key_has_scopes_networks_and_an_expiry(call: Rest) -> None:
+    await call("POST", "principals", {"id": "eve"})
+    limits = {"scopes": ["put"], "expires_ms": 1 << 50, "addresses": ["10.0.0.0/8"]}
+    assert (await call("POST", "principals/eve/keys", limits)).status == 201
+    [key] = (await call("GET", "principals/eve/keys")).document["keys"]
+    assert {name: key[name] for name in limits} == limits
+    assert key["last_used_ms"] == 0
+    rotated = await call("POST", f"keys/{key['key_id']}/rotate", {"expires_ms": 0})
+    keys = (await call("GET", "principals/eve/keys")).document["keys"]
+    assert (keys[1]["key_id"], keys[1]["expires_ms"]) == (rotated.document["key_id"], 0)
+    for wrong, status in (
+        ({"scopes": ["everything"]}, 400),
+        ({"more": 1}, 400),
+        ({"addresses": ["10.0.0.1/8"]}, 422),
+        ({"expires_ms": 1}, 422),
+    ):
+        assert (await call("POST", "principals/eve/keys", wrong)).status == status
+    past = await call("POST", f"keys/{key['key_id']}/rotate", {"expires_ms": 1})
+    assert (past.status, "its expiry has passed" in past.document["detail"]) == (422, True)
+
+
+async def test_a_principal_has_a_role(call: Rest) -> None:
+    created = await call("POST", "principals", {"id": "vera", "role": "viewer"})
+    assert (created.document["role"], created.document["admin"]) == ("viewer", False)
+    changed = await call("PATCH", "principals/vera", {"role": "administrator"})
+    assert (changed.document["role"], changed.document["admin"]) == ("administrator", True)
+    assert (await call("PATCH", "principals/vera", {"role": "king"})).status == 400
+    assert (await call("PATCH", "principals/root", {"role": "viewer"})).status == 422
+    assert (await call("PATCH", "principals/alice", {"role": "viewer"}, by="alice")).status == 403
+    assert (await call("GET", "principals/root")).document["role"] == "administrator"
+
+
+async def test_the_last_use_of_a_key_shows(call: Rest) -> None:
+    keys = (await call("GET", "principals/root/keys")).document["keys"]
+    assert all(key["last_used_ms"] > 0 for key in keys)

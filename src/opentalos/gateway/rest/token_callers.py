@@ -1,0 +1,56 @@
+"""TokenCallers: callers that send a bearer token of the identity provider instead of a key."""
+
+from typing import Protocol
+
+from opentalos.broker.admin.token_principals import TokenPrincipals
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.rest.routing.credentials import token_of
+from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.model.errors import InvalidCredential
+from opentalos.model.identity import Principal, TokenIdentity
+
+_WHO = b"Bearer token:"  # in the audit
+
+
+class Verifier(Protocol):
+    """Checks tokens. ``ready`` before ``verify``: it may wait for the issuer's keys."""
+
+    async def ready(self, token: str) -> None:
+        """Raises: InvalidCredential, StoreUnavailable."""
+
+    def verify(self, token: str) -> TokenIdentity:
+        """Raises: InvalidCredential."""
+
+
+class TokenCallers:
+    """Finds the principal of a token; a call without one is none of its business."""
+
+    def __init__(
+        self, verifier: Verifier, principals: TokenPrincipals, authenticator: Authenticator
+    ) -> None:
+        self._verifier, self._principals = verifier, principals
+        self._authenticator = authenticator
+
+    async def prepare(self, exchange: Exchange) -> None:
+        """Do what ``caller`` cannot wait for. Raises: InvalidCredential, audited; Unavailable."""
+        token = token_of(exchange.headers.get(b"authorization", b""))
+        if token is None:
+            return
+        try:
+            self._authenticator.check_private(exchange.private)
+            await self._verifier.ready(token)
+            await self._principals.ensure(self._verifier.verify(token))
+        except InvalidCredential as error:
+            self._authenticator.deny(exchange.peer, _WHO, error)
+            raise
+
+    def caller(self, exchange: Exchange) -> Principal | None:
+        """The principal; None: there is no token. Raises: InvalidCredential, audited."""
+        token = token_of(exchange.headers.get(b"authorization", b""))
+        if token is None:
+            return None
+        try:
+            return self._principals.principal(self._verifier.verify(token))
+        except InvalidCredential as error:
+            self._authenticator.deny(exchange.peer, _WHO, error)
+            raise

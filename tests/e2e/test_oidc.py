@@ -1,0 +1,117 @@
+"""Bearer tokens of an issuer that runs: discovery, rotation of its keys, its absence."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from tests.e2e.rest.client import rest
+from tests.server_process import ServerProcess
+from tests.unit.adapters.oidc.issuer import AUDIENCE, Issuer
+
+PATIENCE_S = 30.0
+
+
+class IssuerServer(ThreadingHTTPServer):
+    """Serves the discovery document and the keys of ``issuer``."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.issuer = Issuer(f"http://127.0.0.1:{self.server_address[1]}/realm")
+        self.issuer.add("first")
+        self.fetches = 0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: IssuerServer
+
+    def do_GET(self) -> None:
+        issuer = self.server.issuer
+        documents = {
+            "/realm/.well-known/openid-configuration": {
+                "issuer": issuer.url,
+                "jwks_uri": f"{issuer.url}/keys",
+            },
+            "/realm/keys": issuer.key_set(),
+        }
+        self.server.fetches += self.path == "/realm/keys"
+        body = json.dumps(documents.get(self.path, {})).encode()
+        self.send_response(200 if self.path in documents else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def issuer() -> Iterator[IssuerServer]:
+    running = IssuerServer()
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    yield running
+    running.shutdown()
+    running.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def server(tmp_path: Path, issuer: IssuerServer) -> Iterator[ServerProcess]:
+    config = (
+        f'[oidc]\nissuer = "{issuer.issuer.url}"\naudience = "{AUDIENCE}"\n'
+        'principal_claim = "email"\norganisation_claim = "org"\ncreate_principals = true\n'
+        'algorithms = "RS256 ES256"\nfetch_interval_s = 1\nrefresh_interval_s = 1\n'
+    )
+    running = ServerProcess(tmp_path, config).start()
+    yield running
+    running.stop()
+
+
+def _listed(server: ServerProcess, token: str) -> tuple[int, list[str]]:
+    replied = rest(server, "GET", "principals", headers={"Authorization": f"Bearer {token}"})
+    return replied.status, [item["id"] for item in replied.document.get("principals", ())]
+
+
+def _settled(server: ServerProcess, token: str, status: int) -> bool:
+    """Whether the token is answered so within a time; keys are fetched at intervals."""
+    end_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end_s:
+        if _listed(server, token)[0] == status:
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def test_a_token_of_a_real_issuer_is_a_principal_through_rotation_and_absence(
+    server: ServerProcess, issuer: IssuerServer
+) -> None:
+    own = issuer.issuer
+    old = own.token("first", email="eve@example", org="CLacme")
+    assert _listed(server, old) == (200, ["eve@example"])
+    assert _listed(server, own.token("first", email="eve@example", org="CLother"))[0] == 401
+    assert _listed(server, own.token("first", email="eve@example", org="CLacme", aud="x"))[0] == 401
+    assert rest(server, "GET", "principals/eve@example").document["organisation"] == "CLacme"
+
+    own.add("second", "ES256")
+    new = own.token("second", email="eve@example", org="CLacme")
+    assert _settled(server, new, 200)
+    del own.keys["first"]
+    assert _settled(server, old, 401)
+
+    before = issuer.fetches
+    made_up = Issuer(own.url)
+    made_up.add("made-up", "ES256")
+    started_s = time.monotonic()
+    for _ in range(50):
+        assert _listed(server, made_up.token("made-up", email="root", org=""))[0] == 401
+    assert issuer.fetches - before <= 2 + (time.monotonic() - started_s)
+
+    issuer.shutdown()
+    issuer.server_close()
+    assert _listed(server, new) == (200, ["eve@example"])
