@@ -25,8 +25,8 @@ class Checkpoints:
 
 def default_path(topic: str, group: str, now: datetime) -> Path:
     """A new file name in the current directory."""
-    plain = topic.replace("/", "_")
-    return Path(f"talos-undo-{plain}-{group}-{now:%Y%m%dT%H%M%S.%f}Z.json")
+    plain = f"{topic}-{group}".replace("/", "_")
+    return Path(f"talos-undo-{plain}-{now:%Y%m%dT%H%M%S.%f}Z.json")
 
 
 def write_new(path: Path, saved: Checkpoints) -> None:

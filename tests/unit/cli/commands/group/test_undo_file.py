@@ -75,3 +75,5 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_names_of_two_resets_differ() -> None:
     first = undo_file.default_path("CLx/orders", "billing", datetime(2026, 3, 1, tzinfo=UTC))
     assert first.name == "talos-undo-CLx_orders-billing-20260301T000000.000000Z.json"
+    other = undo_file.default_path("orders", "bob/billing", datetime(2026, 3, 1, tzinfo=UTC))
+    assert other.name == "talos-undo-orders-bob_billing-20260301T000000.000000Z.json"
