@@ -457,3 +457,18 @@ async def test_many_topics_of_one_call_are_looked_at_together() -> None:
         assert workers == {"w1": [(resource, 0) for resource in resources]}
         with pytest.raises(TopicNotExist):
             await consumers.lock_worker(ALICE, "g", [gone], "w1", "")
+
+
+async def test_an_accepted_grant_gives_its_plain_name_at_every_server() -> None:
+    async with several("a", "b") as s:
+        grant = {Grantee(GrantType.DEVELOPER, "bob"): Permission.DESCRIBE_TOPIC}
+        topic = await s.show(await s["a"].topic(ALICE, acl=grant))
+        await s["b"].broker.permissions.set_accepted(BOB, "alice/t", True)
+        assert s["b"].broker.topics.find_topic(BOB, "t").uuid == topic.uuid
+        await asyncio.sleep(1.0)
+        assert s["a"].broker.topics.find_topic(BOB, "t").uuid == topic.uuid
+        await s["a"].broker.permissions.revoke_from(ALICE, topic.resource, "bob")
+        await asyncio.sleep(1.0)
+        for name in "ab":
+            with pytest.raises(TopicNotExist):
+                s[name].broker.topics.find_topic(BOB, "t")

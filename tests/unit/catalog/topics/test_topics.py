@@ -12,6 +12,7 @@ from opentalos.catalog.topics.topic import Topic
 from opentalos.catalog.topics.topics import TopicCatalog
 from opentalos.model.errors import AlreadyExists, InvalidName, TopicNotExist
 from opentalos.model.identity import GUEST, Grantee, GrantType, Principal
+from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT
 
 BOB_GRANT = Grantee(GrantType.DEVELOPER, "bob")
 CL_ODD = Principal(id="CL#1", number=9, organisation="CL#1")
@@ -70,6 +71,17 @@ async def test_an_accepted_topic_has_its_plain_name_until_there_is_an_own_one(
         catalog.find(ROOT, "t")
     await catalog.create(_topic("bob", "t", "u2"))
     assert catalog.find(BOB, "t").owner == "bob"
+
+
+async def test_topics_of_the_service_have_plain_names_for_those_with_a_grant(
+    catalog: TopicCatalog,
+) -> None:
+    await catalog.create(granted(_topic(SYSTEM_TENANT, METRICS_TOPIC), BOB_GRANT, 5))
+    for caller in (BOB, ROOT):
+        assert catalog.find(caller, METRICS_TOPIC).owner == SYSTEM_TENANT
+    for caller in (CAROL, GUEST):
+        with pytest.raises(TopicNotExist, match=f"topic {METRICS_TOPIC} does not exist"):
+            catalog.find(caller, METRICS_TOPIC)
 
 
 async def test_a_revoked_or_recreated_topic_must_be_accepted_again(catalog: TopicCatalog) -> None:
