@@ -25,6 +25,7 @@ _SUB_RESOURCES: Final = frozenset(
         b"metadata",
     )
 )
+_MD5_DIGITS: Final = 32
 _SHA1_BLOCK_BYTES: Final = 64
 _INNER_PAD: Final = bytes(byte ^ 0x36 for byte in range(256))  # RFC 2104
 _OUTER_PAD: Final = bytes(byte ^ 0x5C for byte in range(256))
@@ -84,6 +85,23 @@ class HmacState:
     def matches(self, text: bytes, signature: bytes) -> bool:
         """Whether ``signature`` is that of ``text``, compared in constant time."""
         return hmac.compare_digest(self.signature(text), signature)
+
+
+def md5_of(body: bytes) -> bytes:
+    """The digest of a body that requests are signed with, in hexadecimal."""
+    return hashlib.md5(body, usedforsecurity=False).hexdigest().encode()
+
+
+def is_digest(sent: bytes, digest: bytes) -> bool:
+    """Whether ``sent``, the value of X-Xiaomi-Content-MD5, is this result of ``md5_of``.
+
+    The Java clients write it as a number, so without leading zeros: one request in sixteen is
+    shorter than 32 digits. Filled up with zeros it must be the digest; so a sign, a blank, a
+    separator or too many digits never match.
+    """
+    if sent == digest:
+        return True
+    return bool(sent) and sent.rjust(_MD5_DIGITS, b"0").lower() == digest
 
 
 def parse_authorization(value: bytes) -> Authorization:

@@ -13,6 +13,8 @@ from opentalos.wire.signing import (
     Authorization,
     HmacState,
     Scheme,
+    is_digest,
+    md5_of,
     parse_authorization,
     string_to_sign,
 )
@@ -102,3 +104,58 @@ def test_any_authorization_is_parsed_or_refused(value: bytes) -> None:
         except InvalidCredential:
             continue
         assert parsed.key_id
+
+
+# The number n whose ``body n`` has a digest with so many leading zeros.
+BODIES = {0: 0, 1: 6, 2: 303, 3: 1664, 4: 25551, 5: 944004}
+
+
+@pytest.mark.parametrize("zeros", BODIES)
+def test_a_digest_may_lack_any_of_its_leading_zeros(zeros: int) -> None:
+    body = b"body %d" % BODIES[zeros]
+    digest = hashlib.md5(body).hexdigest()
+    assert len(digest.lstrip("0")) == 32 - zeros
+    for dropped in range(zeros + 1):
+        assert is_digest(digest[dropped:].encode(), md5_of(body))
+        assert is_digest(digest[dropped:].upper().encode(), md5_of(body))
+    assert not is_digest(digest[zeros + 1 :].encode(), md5_of(body))
+    assert not is_digest(digest[:-1].encode(), md5_of(body))
+
+
+@given(st.binary(max_size=64))
+def test_every_body_matches_its_digest_written_as_a_number(body: bytes) -> None:
+    number = int(hashlib.md5(body).hexdigest(), 16)
+    assert is_digest(b"%x" % number, md5_of(body))
+    assert not is_digest(b"%x" % (number ^ 1), md5_of(body))
+
+
+# What readers of numbers take: int() allows blanks, signs, prefixes and underscores.
+@pytest.mark.parametrize(
+    "form", ["", "0", "+{}", "-{}", " {}", "{} ", "\t{}", "0x{}", "{}\0", "{}g", "_{}", "{},{}"]
+)
+@pytest.mark.parametrize("zeros", BODIES)
+def test_what_is_no_digest_is_refused(zeros: int, form: str) -> None:
+    body = b"body %d" % BODIES[zeros]
+    digest = hashlib.md5(body).hexdigest()
+    for written in (digest, digest[zeros:]):
+        assert not is_digest(form.format(written, written).encode(), md5_of(body))
+
+
+@pytest.mark.parametrize("zeros", BODIES)
+def test_more_than_32_digits_are_refused(zeros: int) -> None:
+    body = b"body %d" % BODIES[zeros]
+    assert not is_digest(b"0" + hashlib.md5(body).hexdigest().encode(), md5_of(body))
+
+
+def test_separators_and_digits_of_other_scripts_are_refused() -> None:
+    body = b"body %d" % BODIES[4]
+    short = hashlib.md5(body).hexdigest()[4:]
+    assert is_digest(short.encode(), md5_of(body))
+    assert not is_digest(f"{short[0]}_{short[1:]}".encode(), md5_of(body))
+    arabic = str.maketrans("0123456789", "".join(chr(0x660 + n) for n in range(10)))
+    full_width = str.maketrans("0123456789", "".join(chr(0xFF10 + n) for n in range(10)))
+    for table in (arabic, full_width):
+        strange = short.translate(table)
+        assert int(strange, 16) == int(short, 16)
+        assert not is_digest(strange.encode(), md5_of(body))
+    assert not is_digest(short.encode().replace(short[:1].encode(), b"\xb2"), md5_of(body))

@@ -3,7 +3,6 @@
 Source: docs/protocol/signatures.md.
 """
 
-import hashlib
 import hmac
 import logging
 import time
@@ -20,7 +19,14 @@ from opentalos.model.address import network_of
 from opentalos.model.errors import AttemptsExceeded, ClockSkewed, InvalidCredential
 from opentalos.model.identity import GUEST, Principal
 from opentalos.model.limits import AuthLimits
-from opentalos.wire.signing import HmacState, Scheme, parse_authorization, string_to_sign
+from opentalos.wire.signing import (
+    HmacState,
+    Scheme,
+    is_digest,
+    md5_of,
+    parse_authorization,
+    string_to_sign,
+)
 
 _V3 = b"Galaxy-V3 "
 DIGEST_BYTES_MAX = 1 << 20  # digested on the loop, 2 ms
@@ -45,11 +51,6 @@ class DigestNeeded(Exception):
     def __init__(self, caller: str) -> None:
         super().__init__(caller)
         self.caller = caller
-
-
-def md5_of(body: bytes) -> bytes:
-    """The digest that requests are signed with, in hexadecimal."""
-    return hashlib.md5(body, usedforsecurity=False).hexdigest().encode()
 
 
 class _KeyState(NamedTuple):
@@ -150,8 +151,7 @@ class Authenticator:
             if len(exchange.body) > DIGEST_BYTES_MAX:
                 raise DigestNeeded(state.live.principal.id)
             digest = md5_of(exchange.body)
-        sent = headers.get(b"x-xiaomi-content-md5", b"")
-        if digest != sent and digest != sent.lower():
+        if not is_digest(headers.get(b"x-xiaomi-content-md5", b""), digest):
             raise InvalidCredential("X-Xiaomi-Content-MD5 does not match the body")
         self._check_clock(headers.get(b"x-xiaomi-timestamp", b""))
         if state.live.limits is not None:

@@ -13,7 +13,7 @@ from opentalos.broker.messaging.messages import GetQuery, GetResult
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
-from opentalos.gateway.thrift_http.authentication import Authenticator, DigestNeeded, md5_of
+from opentalos.gateway.thrift_http.authentication import Authenticator, DigestNeeded
 from opentalos.gateway.thrift_http.call_tasks import CallTasks
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler, Handlers
 from opentalos.gateway.thrift_http.replies import (
@@ -27,6 +27,7 @@ from opentalos.model.errors import BadRequest, ExcessivePending, TalosError
 from opentalos.model.identity import Principal
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.metrics.latency import Latency
+from opentalos.wire.signing import md5_of
 from opentalos.wire.thrift import hot
 from opentalos.wire.thrift.error import ApplicationErrorKind
 from opentalos.wire.thrift.message import (

@@ -64,6 +64,12 @@ def test_a_signed_request_is_its_principals() -> None:
     assert authenticator().caller(signed()) is ALICE
 
 
+def test_a_digest_may_lack_leading_zeros() -> None:
+    exchange = signed(digest="277a98d4b074d0883c0e3b204ad7af")
+    exchange.body = b"body 303"
+    assert authenticator().caller(exchange) is ALICE
+
+
 @pytest.mark.parametrize(
     ("exchange", "reason"),
     [

@@ -16,7 +16,6 @@ from opentalos.gateway.thrift_http.authentication import (
     DIGEST_BYTES_MAX,
     Authenticator,
     DigestNeeded,
-    md5_of,
 )
 from opentalos.model.errors import AttemptsExceeded, ClockSkewed, InvalidCredential
 from opentalos.model.identity import (
@@ -28,6 +27,7 @@ from opentalos.model.identity import (
     parse_rules,
 )
 from opentalos.model.limits import AuthLimits
+from opentalos.wire.signing import md5_of
 
 ALICE = Principal(id="alice", number=7)
 ROOT = Principal(id="root", number=1, admin=True)
@@ -87,6 +87,18 @@ def signed(
 @pytest.mark.parametrize("scheme", ["Galaxy-V3", "Galaxy-V2", "OAuth"])
 def test_a_signed_request_is_its_principals(keys: Keys, scheme: str) -> None:
     assert authenticator(keys).caller(signed(scheme=scheme)) is ALICE
+
+
+@pytest.mark.parametrize(
+    "digest", ["00277a98d4b074d0883c0e3b204ad7af", "277a98d4b074d0883c0e3b204ad7af"]
+)
+def test_a_digest_may_lack_leading_zeros_and_is_signed_as_sent(keys: Keys, digest: str) -> None:
+    exchange = signed(digest=digest)
+    exchange.body = b"body 303"
+    assert authenticator(keys).caller(exchange) is ALICE
+    exchange.headers[b"x-xiaomi-content-md5"] = digest.rjust(33, "0").encode()
+    with pytest.raises(InvalidCredential, match="wrong signature"):
+        authenticator(keys).caller(exchange)
 
 
 @pytest.mark.parametrize(

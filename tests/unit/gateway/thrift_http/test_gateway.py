@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opentalos.broker.long_work import LongWork
 from opentalos.broker.messaging.messages import GetQuery, GetResult, Target
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.thrift_http.authentication import DigestNeeded, md5_of
+from opentalos.gateway.thrift_http.authentication import DigestNeeded
 from opentalos.gateway.thrift_http.gateway import ADMIN_BODY_BYTES_MAX, ThriftGateway
 from opentalos.gateway.thrift_http.handlers.context import CallContext
 from opentalos.model.errors import (
@@ -30,6 +30,7 @@ from opentalos.wire._generated import message as wire_message
 from opentalos.wire._generated.common import ErrorCode, Version
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire._generated.topic import TopicAndPartition, TopicTalosResourceName
+from opentalos.wire.signing import md5_of
 from opentalos.wire.thrift import ApplicationError, ThriftProtocol, decode_reply, encode_call
 
 ALICE = Principal(id="alice", number=7)
