@@ -1,9 +1,9 @@
-"""Fetch the jars of the real backends, or say in one line which tests cannot run without them.
+"""Fetch the jars of real backends and Java clients, or say which tests cannot run without them.
 
 Quick when they are there. Never fails: what needs no Java must work without it.
 """
 
-from opentalos.backends.jars import CLIENT, PIPELINES, SERVERS, fetch
+from opentalos.backends.jars import CLIENT, JAVA_CLIENTS, PIPELINES, SERVERS, fetch
 from opentalos.backends.places import BackendError
 
 
@@ -23,6 +23,7 @@ def fetch_all(kinds: tuple[str, ...], tests: str) -> None:
 def main() -> None:
     fetch_all((*SERVERS, CLIENT), "clusters")
     fetch_all(PIPELINES, "pipelines with their backends")
+    fetch_all((JAVA_CLIENTS,), "the official Java clients")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from opentalos.model.errors import ConfigError
 SERVERS = ("hdfs", "zookeeper", "hbase")
 PIPELINES = ("druid", "kafka")  # used with pipelines; servers do not need them
 CLIENT = "client"
+JAVA_CLIENTS = "java-clients"  # the official Java clients, for tests
 SPARK_KAFKA = "spark-kafka"  # Spark's Kafka connector, for the benchmark
 
 _POMS = Path(__file__).parent / "poms"
@@ -27,6 +28,7 @@ _SIZES_MB = {
     CLIENT: 114,
     "druid": 183,
     "kafka": 54,
+    JAVA_CLIENTS: 15,
     SPARK_KAFKA: 11,
 }
 # Excluded from the class path that was tested with both clients in one process.

@@ -1,0 +1,103 @@
+"""The official Java clients of Talos and SDS, unmodified, in every call that they have."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.compat.conftest import NO_NETWORK, sdk_environment
+from tests.server_process import ROOT_KEY, ServerProcess
+
+from opentalos.backends.jars import JAVA_CLIENTS, java, need_jars
+
+pytestmark = pytest.mark.timeout(300)
+
+PROGRAMS = NO_NETWORK.parent / "java_programs"
+COMPILE_TIMEOUT_S = 120.0
+PROGRAM_TIMEOUT_S = 240.0
+CALLS_MIN = 1_000
+# A quarter of what is expected: one digest in sixteen begins with a zero.
+SHORT_DIGESTS_OF_REQUESTS = 1 / 64
+# The clients use a class of Java that Java 9 and later hide.
+EXPORTS = "java.xml/com.sun.org.apache.xerces.internal.impl.dv.util=ALL-UNNAMED"
+
+TALOS_CALLS = set(
+    "addSubResourceName addTopicPartitionNumber changeTopicAttribute createTopic deleteTopic"
+    " deleteTopicQuota deleteUserQuota describeTopic getMessage getPartitionOffset"
+    " getPartitionsOffset getPermission getServiceVersion getTopicOffset listPermission listTopics"
+    " listUserQuota lockPartition lockWorker putMessage queryOffset queryTopicQuota queryUserQuota"
+    " queryWorker renew revokePermission setPermission setTopicQuota setUserQuota unlockPartition"
+    " updateOffset validClientVersion".split()
+)
+SDS_CALLS = set(
+    "TableScanner alterTable batch cancelSnapshotTable cloneTable createCredential createTable"
+    " deleteSnapshot describeTable disableTable dropTable enableTable findAllAppInfo findAllApps"
+    " findAllTables get getAppInfo getQuotaInfo getServerTime getServerVersion getSnapshotState"
+    " getTableHistorySize getTableSize getTableSplits getTableState getTableStatus increment"
+    " listAllSnapshots listSnapshots listSubscribedEmail listSubscribedPhone put putClientMetrics"
+    " putToRebuildIndex queryMetric queryMetrics remove renameTable restoreSnapshot saveAppInfo"
+    " scan snapshotTable subscribeEmailAlert subscribePhoneAlert unsubscribeEmailAlert"
+    " unsubscribePhoneAlert validateClientVersion".split()
+)
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The class path of the compiled programs; without Java the test fails."""
+    jars = sorted(need_jars(JAVA_CLIENTS).glob("*.jar"))
+    compiler = next(jar for jar in jars if jar.name.startswith("ecj-"))
+    folder = tmp_path_factory.mktemp("classes")
+    path = ":".join([str(folder), *map(str, jars)])
+    command = [java(), "-jar", str(compiler), "-17", "-nowarn", "-cp", path, "-d", str(folder)]
+    sources = sorted(map(str, PROGRAMS.glob("*.java")))
+    done = subprocess.run(
+        [*command, *sources], capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return path
+
+
+def run(path: str, folder: Path, server: ServerProcess, name: str, *arguments: Any) -> Any:
+    """What a program counted."""
+    command = [java(), "-XX:TieredStopAtLevel=1", "--add-exports", EXPORTS, "-cp", path, name]
+    command += [server.url, ROOT_KEY.key_id, ROOT_KEY.secret, *map(str, arguments)]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=sdk_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_TIMEOUT_S,
+    )
+    assert done.returncode == 0, f"{done.stderr}\nserver:\n{server.stderr()}"
+    return json.loads(done.stdout)
+
+
+def judge(counted: Any, wanted: set[str], name: str) -> None:
+    """No failure in many calls of each kind, of which many have a short digest."""
+    calls = sum(counted["calls"].values())
+    requests, short = counted["requests"], counted["short_digests"]
+    said = f"{name}: {calls} calls, {counted['failed']} failures, {short} of {requests} requests"
+    sys.stdout.write(f"| {said} with a short digest\n")
+    assert counted["failures"] == []
+    assert counted["failed"] == 0
+    assert set(counted["calls"]) == wanted
+    assert calls >= CALLS_MIN
+    assert short >= requests * SHORT_DIGESTS_OF_REQUESTS
+
+
+def test_every_call_of_the_java_talos_client_works_each_time(
+    classes: str, server: ServerProcess, tmp_path: Path
+) -> None:
+    counted = run(classes, tmp_path, server, "TalosCalls", "java-reader", 6)
+    judge(counted, TALOS_CALLS, "galaxy-talos-sdk")
+
+
+def test_every_call_of_the_java_sds_client_works_each_time(
+    classes: str, server: ServerProcess, tmp_path: Path
+) -> None:
+    counted = run(classes, tmp_path, server, "SdsCalls", 6)
+    judge(counted, SDS_CALLS, "galaxy-client-java")
