@@ -34,6 +34,7 @@ class Sdk:
     environment: dict[str, str] = field(default_factory=dict)  # beside sdk_environment's
     python: Path = SDK_PYTHON
     programs: Path = PROGRAMS
+    timeout_s: float = PROGRAM_TIMEOUT_S
 
     def command(self, program: str, *, key: Key = ROOT_KEY, **arguments: Any) -> list[str]:
         """The command line of a program."""
@@ -48,7 +49,7 @@ class Sdk:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PROGRAM_TIMEOUT_S,
+            timeout=self.timeout_s,
         )
         assert done.returncode == 0, f"{done.stderr}\nserver:\n{self.server.stderr()}"
         return [json.loads(line) for line in done.stdout.splitlines()]

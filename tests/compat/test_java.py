@@ -76,7 +76,7 @@ def run(path: str, folder: Path, server: ServerProcess, name: str, *arguments: A
     return json.loads(done.stdout)
 
 
-def judge(counted: Any, wanted: set[str], name: str) -> None:
+def judge(counted: Any, name: str) -> None:
     """No failure in many calls of each kind, of which many have a short digest."""
     calls = sum(counted["calls"].values())
     requests, short = counted["requests"], counted["short_digests"]
@@ -84,7 +84,6 @@ def judge(counted: Any, wanted: set[str], name: str) -> None:
     sys.stdout.write(f"| {said} with a short digest\n")
     assert counted["failures"] == []
     assert counted["failed"] == 0
-    assert set(counted["calls"]) == wanted
     assert calls >= CALLS_MIN
     assert short >= requests * SHORT_DIGESTS_OF_REQUESTS
 
@@ -93,11 +92,13 @@ def test_every_call_of_the_java_talos_client_works_each_time(
     classes: str, server: ServerProcess, tmp_path: Path
 ) -> None:
     counted = run(classes, tmp_path, server, "TalosCalls", "java-reader", 6)
-    judge(counted, TALOS_CALLS, "galaxy-talos-sdk")
+    judge(counted, "galaxy-talos-sdk")
+    assert set(counted["calls"]) == TALOS_CALLS
 
 
 def test_every_call_of_the_java_sds_client_works_each_time(
     classes: str, server: ServerProcess, tmp_path: Path
 ) -> None:
     counted = run(classes, tmp_path, server, "SdsCalls", 6)
-    judge(counted, SDS_CALLS, "galaxy-client-java")
+    judge(counted, "galaxy-client-java")
+    assert set(counted["calls"]) == SDS_CALLS

@@ -6,6 +6,7 @@ import hmac
 import pytest
 
 from opentalos.model.errors import InvalidCredential
+from opentalos.wire._generated.sds import HttpAuthorizationHeader, MacAlgorithm
 from opentalos.wire.sds.signing import matches, parse_header, signed_text
 
 SECRET = b"some secret"
@@ -69,6 +70,16 @@ def test_what_must_be_signed_cannot_be_left_out(left_out: str) -> None:
 def test_a_listed_header_must_be_there() -> None:
     with pytest.raises(InvalidCredential, match="not sent: x-other"):
         signed_text(parse_header(header(names=(*NAMES, "X-Other"))), HEADERS)
+
+
+def test_a_signature_has_one_form() -> None:
+    """Another one would be a copy that the memory of seen signatures does not know."""
+    texts = (b"%d" % number for number in range(1000))
+    signed = ((text, hmac.new(SECRET, text, hashlib.sha1).hexdigest()) for text in texts)
+    text, signature = next(pair for pair in signed if pair[1].startswith("0"))
+    for form, right in ((signature, True), (signature[1:], False), (signature.upper(), False)):
+        sent = HttpAuthorizationHeader(algorithm=MacAlgorithm.HmacSHA1, signature=form)
+        assert matches(sent, text, SECRET) is right
 
 
 def test_an_unknown_algorithm_is_refused() -> None:
