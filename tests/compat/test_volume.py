@@ -33,5 +33,5 @@ def test_two_thousand_calls_of_the_python_sdk_all_work(sdk: Sdk) -> None:
 
 def test_two_thousand_calls_of_the_sds_client_all_work(sds: Sdk) -> None:
     patient = replace(sds, timeout_s=PROGRAM_TIMEOUT_S)
-    counted = patient.run("many_calls", streams={}, shards=2, rounds=270, seed=SEED)[0]
+    counted = patient.run("many_rows", streams={}, shards=2, rounds=270, seed=SEED)[0]
     judge(counted, "galaxy-sdk-python3")
