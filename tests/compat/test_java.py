@@ -10,7 +10,7 @@ import pytest
 from tests.compat.conftest import NO_NETWORK, sdk_environment
 from tests.server_process import ROOT_KEY, ServerProcess
 
-from opentalos.backends.jars import JAVA_CLIENTS, java, need_jars
+from opentalos.backends.jars import JAVA_CLIENTS, fetched, java, need_jars
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -46,6 +46,7 @@ SDS_CALLS = set(
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The class path of the compiled programs; without Java the test fails."""
+    assert fetched(JAVA_CLIENTS), "no jars of the Java clients: make setup"
     jars = sorted(need_jars(JAVA_CLIENTS).glob("*.jar"))
     compiler = next(jar for jar in jars if jar.name.startswith("ecj-"))
     folder = tmp_path_factory.mktemp("classes")
