@@ -7,11 +7,13 @@ docstrings and the comments on the fields.
 
 from dataclasses import dataclass
 
+from opentalos.model.checks import choice
 from opentalos.model.identity import parse_rules
 
 # While all open segments are in use, so many times ``segments_open_max`` may be open.
 SEGMENTS_HARD_FACTOR = 2
 _JOURNAL = ("auto", "on", "off")
+_SDS_V1 = ("once", "repeat", "off")
 
 
 def need(condition: bool, text: str) -> None:
@@ -252,8 +254,14 @@ class AuthLimits:
     failures_per_s: float = 1.0  # further ones after that
     secrets_over_http: bool = False  # true: basic and bearer without TLS from other machines too
     key_use_interval_s: float = 600.0  # between writes of when keys were last used
+    sds_v1: str = "once"  # JSON header of older SDS clients: a write once, repeat, or off
+    attached_info_signed: bool = False  # true: Attached-Info needs a signed copy of itself
 
     def __post_init__(self) -> None:
+        try:
+            choice(self.sds_v1, _SDS_V1)
+        except ValueError as error:
+            raise ValueError(f"sds_v1 {error}") from error
         need(self.clock_skew_max_s > 0, "need clock_skew_max_s > 0")
         need(self.failures_max > 0, "need failures_max > 0")
         need(self.failures_per_s > 0, "need failures_per_s > 0")

@@ -48,6 +48,7 @@ SEVERAL = {
     errors.SequenceGap: errors.UnexpectedOffset,
     errors.VersionConflict: errors.NotSupported,
     errors.NotOwner: errors.PartitionNotServing,
+    errors.AttemptsExceeded: errors.ThrottleRejected,
     errors.StorageFull: errors.ExcessivePending,
     errors.ManifestFull: errors.ExcessivePending,
     errors.StoreUnavailable: errors.PartitionNotServing,

@@ -9,7 +9,7 @@ from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import RETRY_AFTER, head
 from opentalos.gateway.metrics.families import ServerCollector
 from opentalos.gateway.metrics.sources import Sources
-from opentalos.gateway.rest.routing.credentials import CHALLENGE, credentials_of
+from opentalos.gateway.rest.routing.credentials import challenge_of, credentials_of
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import AttemptsExceeded, InvalidCredential, PermissionDenied
 from opentalos.model.limits import MetricsSettings
@@ -44,7 +44,7 @@ class MetricsPage:
         try:
             self._check(exchange)
         except InvalidCredential as error:
-            exchange.reply_text(401, str(error), CHALLENGE)
+            exchange.reply_text(401, str(error), challenge_of(exchange.headers))
         except AttemptsExceeded as error:
             exchange.reply_text(429, str(error), RETRY_AFTER)
         except PermissionDenied as error:

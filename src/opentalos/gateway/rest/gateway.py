@@ -14,13 +14,14 @@ from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
 from opentalos.gateway.rest.routes import TABLE
 from opentalos.gateway.rest.routing.call import Answer, Call
-from opentalos.gateway.rest.routing.credentials import CHALLENGE, credentials_of, token_of
+from opentalos.gateway.rest.routing.credentials import challenge_of, credentials_of, token_of
 from opentalos.gateway.rest.routing.errors import (
     MethodNotAllowed,
     Unusable,
     internal_problem,
     problem,
 )
+from opentalos.gateway.rest.routing.origin import check_origin
 from opentalos.gateway.rest.routing.request import (
     document_of,
     headers_of,
@@ -98,6 +99,8 @@ class RestGateway:
                 self._reply_options(exchange, request_id)
                 return
             match = self._table.find(exchange.method.decode("latin-1"), _path(exchange))
+            if not match.route.public and not exchange.forwarder:  # who forwarded it checked it
+                check_origin(exchange.method, exchange.headers)
             with request_scope(exchange):
                 caller = GUEST if match.route.public else self._caller_at_once(exchange)
             slots = self._streams if match.route.streams else self._calls
@@ -271,7 +274,7 @@ def _reply_problem(exchange: Exchange, request_id: bytes, error: TalosError) -> 
     exchange.failure = exchange.failure or type(error).__name__
     extra = _NO_STORE + _id_line(request_id)
     if isinstance(error, InvalidCredential):
-        extra += CHALLENGE
+        extra += challenge_of(exchange.headers)
     if isinstance(error, MethodNotAllowed):
         extra += _allow_line(error)
     if isinstance(error, Unavailable):

@@ -3,6 +3,7 @@
 Source: docs/protocol/sds.md#authentication.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from opentalos.gateway.http.exchange import Exchange
@@ -12,7 +13,7 @@ from opentalos.model.identity import GUEST, Principal
 from opentalos.wire._generated.sds import HttpAuthorizationHeader, UserType
 from opentalos.wire.sds.signing import (
     HEADER_START,
-    REQUEST_ID,
+    NEEDED,
     matches,
     parse_header,
     signed_text,
@@ -22,18 +23,30 @@ _ELSEWHERE = (UserType.DEV_XIAOMI_SSO, UserType.APP_ACCESS_TOKEN, UserType.APP_X
 _WHO = b"SDS-V1"  # in the audit, of a header that names no key
 
 
+def _may_change(exchange: Exchange) -> bool:
+    return True
+
+
 class SdsAuthenticator:
     """Turns a request into the principal that signed it."""
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
 
-    def caller(self, exchange: Exchange) -> Principal:
-        """The principal. Raises: as ``Authenticator.caller``."""
+    def caller(
+        self, exchange: Exchange, changes: Callable[[Exchange], bool] = _may_change
+    ) -> Principal:
+        """The principal.
+
+        Args:   changes: whether the request changes anything; asked only where it matters.
+        Raises: as ``Authenticator.caller``.
+        """
         value = exchange.headers.get(b"authorization", b"")
         if not value.startswith(HEADER_START):
             return self._authenticator.caller(exchange)
         try:
+            if self._authenticator.sds_v1 == "off":
+                raise InvalidCredential("signatures of version SDS-V1 are not accepted here")
             header = parse_header(value)
             if header.userType in _ELSEWHERE:
                 raise InvalidCredential("single sign-on and access tokens are not accepted here")
@@ -50,8 +63,12 @@ class SdsAuthenticator:
             return self._authenticator.by_secret(
                 key_id, secret, exchange.peer, private=exchange.private
             )
-        claim = _claim(exchange, header, header.secretKeyId)
-        return self._authenticator.by_claim(exchange, claim, partial(matches, header, text))
+        claim = _claim(header)
+        found = self._authenticator.by_claim(exchange, claim, partial(matches, header, text))
+        repeatable = claim.request_id is not None or self._authenticator.sds_v1 == "repeat"
+        if not repeatable and changes(exchange):
+            self._authenticator.check_unsigned_names(exchange, claim)
+        return found
 
     def _guest(self) -> Principal:
         if not self._authenticator.anonymous:
@@ -59,7 +76,13 @@ class SdsAuthenticator:
         return GUEST
 
 
-def _claim(exchange: Exchange, header: HttpAuthorizationHeader, key_id: str) -> Claim:
-    signed = {name.lower() for name in header.signedHeaders or ()}
-    request_id = exchange.headers.get(REQUEST_ID.encode()) if REQUEST_ID in signed else None
-    return Claim(key_id, (header.signature or "").encode(), request_id)
+def _claim(header: HttpAuthorizationHeader) -> Claim:
+    """A header that signs more than what is needed may sign a request id among it.
+
+    The signature covers the values of headers and not their names, so a copy can call the id by
+    another name; it cannot change how many values there are, and its signature is the same.
+    """
+    signature = (header.signature or "").encode()
+    more = len(header.signedHeaders or ()) > len(NEEDED)
+    once = signature if more else None
+    return Claim(header.secretKeyId or "", signature, once, names_signed=False)

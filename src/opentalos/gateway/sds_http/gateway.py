@@ -12,6 +12,7 @@ from opentalos.broker.tables.api.values import Written
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.sds_http.authentication import SdsAuthenticator
+from opentalos.gateway.sds_http.changes import changes, request_changes
 from opentalos.gateway.sds_http.errors import exception_of
 from opentalos.gateway.sds_http.handlers import HANDLERS, Handlers, Services
 from opentalos.gateway.thrift_http.authentication import Authenticator
@@ -41,8 +42,6 @@ BODY_BYTES_MAX: Final = 512 << 10  # sds.thrift MAX_CONTENT_SIZE
 # Clients wait 10 s for a call and 30 s for one of administration.
 ANSWER_S: Final = 9.0
 ADMIN_ANSWER_S: Final = 28.0
-# Calls that change nothing, by how their names begin: they may be cancelled when they hang.
-_READS: Final = ("get", "describe", "find", "scan")
 _READ_CALLS: Final = ("get", "scan")
 _TABLES: Final = SERVICES["TableService"]
 _PUT: Final = _TABLES.methods["put"]
@@ -86,7 +85,7 @@ class SdsGateway:
         try:
             if exchange.method != b"POST":
                 raise BadRequest("an SDS call is a POST")
-            caller = self._authenticator.caller(exchange)
+            caller = self._authenticator.caller(exchange, partial(request_changes, service))
         except TalosError as error:
             reply_no_caller(exchange, error, in_status=True)
             self._tasks.failures += 1
@@ -155,10 +154,8 @@ class SdsGateway:
     ) -> None:
         """Run a call in a task."""
         call, form = read
-        rpc = call.method.name
         task = self._tasks.spawn(exchange, form, self._run(exchange, caller, service, read))
-        writes = rpc == "scan" and call.request is not None and call.request.action is not None
-        if rpc.startswith(_READS) and not writes:
+        if not changes(call):  # such a call may be cancelled when it hangs
             self._tasks.end_when_late(exchange, form, task)
 
     async def _run(

@@ -6,7 +6,7 @@ Source: docs/protocol/signatures.md.
 import hmac
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
@@ -41,6 +41,9 @@ _EXPOSED = (
 _CAME_BEFORE = "this signed request was received before; outcome unknown"
 
 
+_ATTACHED = b"attached-info"
+_ATTACHED_SIGNED = b"x-xiaomi-attached-info"
+
 _AUDIT = logging.getLogger("opentalos.audit")
 _SHOWN_CHARS_MAX = 64  # of a caller's text in an audit line
 
@@ -64,7 +67,8 @@ class Claim(NamedTuple):
 
     key_id: str
     signature: bytes
-    request_id: bytes | None  # its own, if it is signed as well
+    request_id: bytes | None  # what it is accepted once by; None: it may be repeated
+    names_signed: bool = True  # whether the signature covers the names of headers
 
 
 class Authenticator:
@@ -78,9 +82,13 @@ class Authenticator:
     ) -> None:
         self.principals = principals
         self._skew_max_s = limits.clock_skew_max_s
+        self._attached_info_signed = limits.attached_info_signed
+        self.sds_v1 = limits.sds_v1
         self.anonymous = limits.anonymous  # whether unsigned Guest requests are accepted
         # A timestamp may be ahead by the largest skew, so copies stay valid for twice that time.
         self._seen = SeenRequests(2 * limits.clock_skew_max_s)
+        # Its own memory, so that the many requests with ids do not displace these.
+        self._seen_values = SeenRequests(2 * limits.clock_skew_max_s)
         self._seen_strictly = SeenRequests(2 * limits.clock_skew_max_s, strict=True)
         self._states: dict[str, _KeyState] = {}
         self._guesses = GuessLimit(limits.failures_max, limits.failures_per_s)
@@ -161,11 +169,19 @@ class Authenticator:
             once = claim.request_id or claim.signature
             self._check_first(self._seen_strictly, claim.key_id, once)
         elif claim.request_id is not None:
-            self._check_first(self._seen, claim.key_id, claim.request_id)
-        principal = state.live.principal
-        if b"attached-info" in headers:
-            return self._delegate(principal, headers[b"attached-info"])
-        return principal
+            seen = self._seen if claim.names_signed else self._seen_values
+            self._check_first(seen, claim.key_id, claim.request_id)
+        if _ATTACHED in headers or _ATTACHED_SIGNED in headers:
+            return self._delegate(state.live.principal, headers, claim)
+        return state.live.principal
+
+    def check_unsigned_names(self, exchange: Exchange, claim: Claim) -> None:
+        """Accept a signature that covers no names of headers once. Raises: InvalidCredential."""
+        try:
+            self._check_first(self._seen_values, claim.key_id, claim.signature)
+        except InvalidCredential as error:
+            self.deny(exchange.peer, b"%b:" % claim.key_id.encode(), error)
+            raise
 
     def _check_first(self, seen: SeenRequests, key_id: str, request_id: bytes) -> None:
         if not seen.first(key_id, request_id, time.monotonic()):
@@ -282,8 +298,22 @@ class Authenticator:
                 f"limit {self._skew_max_s} s; synchronize the client's clock"
             )
 
-    def _delegate(self, admin: Principal, sent: bytes) -> Principal:
+    def _delegate(
+        self, admin: Principal, headers: Mapping[bytes, bytes], claim: Claim
+    ) -> Principal:
         """The developer an administrator acts for (``Service-Admin#key#developer``)."""
+        sent = headers.get(_ATTACHED)
+        copy = headers.get(_ATTACHED_SIGNED) if claim.names_signed else None
+        # Without this, removing the unsigned header would turn a call for a developer into the
+        # administrator's own.
+        if copy is not None and copy != sent:
+            raise InvalidCredential("Attached-Info differs from its signed copy")
+        if sent is None:
+            return admin
+        if copy is None and self._attached_info_signed:
+            raise InvalidCredential(
+                "Attached-Info is not signed; send the same value as X-Xiaomi-Attached-Info"
+            )
         if not admin.admin:
             raise InvalidCredential("only service administrators may send Attached-Info")
         wanted = sent.decode("latin-1").strip()

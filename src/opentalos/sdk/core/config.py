@@ -48,6 +48,7 @@ class ClientConfig:
     connections_max: int = 64  # pooled, over all servers
     reply_bytes_max: int = 64 << 20  # of one reply; larger ones raise NoReply
     tls: TlsSettings | None = None  # for https endpoints; None: the defaults
+    acting_for: str = ""  # principal that an administrator acts for; empty: its own calls
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "endpoints", tuple(url.rstrip("/") for url in self.endpoints))
@@ -61,6 +62,8 @@ class ClientConfig:
             raise ConfigError("endpoints must be either all http or all https")
         if not self.key_id or not self.secret:
             raise ConfigError("key_id and secret must not be empty")
+        if not (self.acting_for.isascii() and self.acting_for.isprintable()):
+            raise ConfigError("acting_for must be the id of a principal")
         times_s = (self.connect_timeout_s, self.request_timeout_s, self.deadline_s, self.backoff_s)
         if min(times_s) <= 0 or self.backoff_s > self.backoff_s_max:
             raise ConfigError(

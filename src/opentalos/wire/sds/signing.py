@@ -15,10 +15,9 @@ from opentalos.wire.thrift.json_format import JsonCodec
 from opentalos.wire.thrift.reader import Cursor
 
 HEADER_START: Final = b"{"  # no other scheme begins so
-REQUEST_ID: Final = "x-xiaomi-request-id"
+NEEDED: Final = ("host", "x-xiaomi-timestamp", "x-xiaomi-content-md5")  # what must be signed
 _VERSION: Final = "SDS-V1"
 _VALUES_MAX: Final = 64  # fields and items of the header
-_NEEDED: Final = ("host", "x-xiaomi-timestamp", "x-xiaomi-content-md5")
 _HASHES: Final[dict[int, str]] = {
     MacAlgorithm.HmacMD5: "md5",
     MacAlgorithm.HmacSHA1: "sha1",
@@ -49,7 +48,7 @@ def signed_text(header: HttpAuthorizationHeader, headers: Mapping[bytes, bytes])
             missing.
     """
     names = [name.lower() for name in header.signedHeaders or ()]
-    left_out = [name for name in _NEEDED if name not in names]
+    left_out = [name for name in NEEDED if name not in names]
     if left_out:
         raise InvalidCredential(f"not signed, and must be: {', '.join(left_out)}")
     missing = [name for name in names if name.encode() not in headers]

@@ -105,8 +105,51 @@ async def test_a_wrong_method_gets_the_allowed_ones(call: Rest) -> None:
     assert (await call("HEAD", "principals")).status == 200
 
 
+async def test_a_browser_is_not_asked_for_a_password(call: Rest) -> None:
+    for headers in ({"Sec-Fetch-Mode": "navigate"}, {"Accept": "text/html,*/*;q=0.8"}):
+        replied = await call("GET", "principals", by="", headers=headers)
+        assert (replied.status, replied.headers["WWW-Authenticate"][:6]) == (401, "Bearer")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
+     {"Sec-Fetch-Site": "cross-site", "Origin": "http://h:1"}, {"Origin": "http://evil.example"},
+     {"Origin": "null"}, {"Origin": "http://h:2"}, {"Origin": "file://"}, {"Origin": ""}],
+)  # fmt: skip
+async def test_a_page_of_another_site_can_change_nothing(
+    call: Rest, headers: dict[str, str]
+) -> None:
+    headers = {"Host": "h:1", **headers}
+    eve = {"id": "eve", "admin": True}
+    replied = await call("POST", "principals", eve, headers=headers)
+    assert (replied.status, replied.document["title"]) == (403, "PermissionDenied")
+    assert len((await call("GET", "principals")).document["principals"]) == 2
+    assert (await call("GET", "principals", headers=headers)).status == 403, "stored credentials"
+    token = base64.urlsafe_b64encode(b"AKROOT:root-secret").decode()
+    bearer = {**headers, "Authorization": f"Bearer {token}"}
+    assert (await call("GET", "principals", headers=bearer)).status == 200, "its own token"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"Sec-Fetch-Site": "same-origin", "Origin": "https://proxy"}, {"Sec-Fetch-Site": "none"},
+     {"Origin": "http://h:1"}, {"Origin": "HTTP://H:1"}],
+)  # fmt: skip
+async def test_programs_and_own_pages_may_change_what_they_may(
+    call: Rest, headers: dict[str, str]
+) -> None:
+    headers = {"Host": "h:1", **headers}
+    assert (await call("POST", "principals", {"id": "eve"}, headers=headers)).status == 201
+
+
+async def test_a_default_port_is_the_same_origin(call: Rest) -> None:
+    headers = {"Host": "talos.example", "Origin": "https://talos.example:443"}
+    assert (await call("POST", "principals", {"id": "eve"}, headers=headers)).status == 201
+
+
 async def test_another_content_type_is_refused(call: Rest) -> None:
-    for name in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx"):
+    for name in ("", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"):
         replied = await call("POST", "principals", {"id": "eve"}, headers={"Content-Type": name})
         assert replied.status == 415
     name = "Application/JSON; charset=utf-8"

@@ -127,6 +127,62 @@ def test_a_signed_id_distinguishes_requests() -> None:
         judge.caller(signed(names=names))
 
 
+def renamed(first: Exchange, name: str) -> Exchange:
+    """A copy whose signed request id goes by another name."""
+    copy = signed()
+    headers = dict(first.headers)
+    headers[name.lower().encode()] = headers.pop(b"x-xiaomi-request-id")
+    value = headers[b"authorization"]
+    headers[b"authorization"] = value.replace(b"X-Xiaomi-Request-Id", name.encode())
+    copy.headers = headers
+    return copy
+
+
+@pytest.mark.parametrize("refuse_replays", [False, True])
+def test_a_copy_that_renames_the_signed_id_is_refused(refuse_replays: bool) -> None:
+    judge = authenticator(Keys(refuse_replays=refuse_replays))
+    first = signed(names=(*NAMES, "X-Xiaomi-Request-Id"))
+    assert judge.caller(first, lambda _: False) is ALICE
+    for name in ("X-Other", "Accept", "X-Xiaomi-Request-ID"):
+        with pytest.raises(InvalidCredential, match="received before"):
+            judge.caller(renamed(first, name), lambda _: False)
+
+
+def test_a_renamed_copy_that_is_first_uses_the_signature_up() -> None:
+    judge = authenticator()
+    first = signed(names=(*NAMES, "X-Xiaomi-Request-Id"))
+    assert judge.caller(renamed(first, "X-Other")) is ALICE
+    for copy in (first, renamed(first, "X-Another")):
+        with pytest.raises(InvalidCredential, match="received before"):
+            judge.caller(copy)
+
+
+def test_without_an_id_reads_may_be_repeated_and_writes_not() -> None:
+    judge, exchange = authenticator(), signed()
+    for _ in range(3):
+        assert judge.caller(exchange, lambda _: False) is ALICE
+    assert judge.caller(exchange, lambda _: True) is ALICE
+    with pytest.raises(InvalidCredential, match="received before"):
+        judge.caller(exchange, lambda _: True)
+
+
+def test_the_operator_may_allow_writes_without_an_id_to_be_repeated() -> None:
+    judge, exchange = authenticator(sds_v1="repeat"), signed()
+    for _ in range(3):
+        assert judge.caller(exchange, lambda _: True) is ALICE
+    with_id = signed(names=(*NAMES, "X-Xiaomi-Request-Id"))
+    assert judge.caller(with_id) is ALICE
+    with pytest.raises(InvalidCredential, match="received before"):
+        judge.caller(renamed(with_id, "X-Other"))
+
+
+def test_the_operator_may_turn_the_json_header_off() -> None:
+    with pytest.raises(InvalidCredential, match="not accepted here"):
+        authenticator(sds_v1="off").caller(signed())
+    with pytest.raises(ValueError, match="sds_v1 must be one of once, repeat, off"):
+        AuthLimits(sds_v1="on")
+
+
 def test_the_signatures_of_talos_are_known_as_well() -> None:
     exchange = signed()
     exchange.headers[b"authorization"] = b"Galaxy-V2 KA:bm8="

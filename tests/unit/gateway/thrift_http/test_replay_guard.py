@@ -82,6 +82,31 @@ def test_a_principal_may_have_every_signature_taken_once_only() -> None:
         server.caller(exchange(headers))
 
 
+def test_a_signed_attached_info_can_be_neither_changed_nor_removed() -> None:
+    keys: Any = Keys()  # a stand-in
+    for demanded in (False, True):
+        server = Authenticator(keys, AuthLimits(attached_info_signed=demanded))
+        signer = Signer("KR", "sr", acting_for="alice")
+        assert server.caller(exchange(signer.headers(PATH, BODY))) is ALICE
+        headers = signer.headers(PATH, BODY)
+        with pytest.raises(InvalidCredential, match="differs from its signed copy"):
+            server.caller(exchange(headers | {"Attached-Info": "root"}))
+        headers = signer.headers(PATH, BODY)
+        del headers["Attached-Info"]
+        with pytest.raises(InvalidCredential, match="differs from its signed copy"):
+            server.caller(exchange(headers))
+
+
+def test_the_operator_may_demand_that_attached_info_is_signed() -> None:
+    keys: Any = Keys()  # a stand-in
+    unsigned = {"Attached-Info": "alice"}
+    server = Authenticator(keys, AuthLimits())
+    assert server.caller(exchange(Signer("KR", "sr").headers(PATH, BODY) | unsigned)) is ALICE
+    server = Authenticator(keys, AuthLimits(attached_info_signed=True))
+    with pytest.raises(InvalidCredential, match="is not signed"):
+        server.caller(exchange(Signer("KR", "sr").headers(PATH, BODY) | unsigned))
+
+
 def test_who_is_strict_refuses_what_it_cannot_keep() -> None:
     seen = SeenRequests(window_s=10.0, ids_max=2, strict=True)
     assert [seen.first("K", b"%d" % number, 0.0) for number in range(2)] == [True, True]

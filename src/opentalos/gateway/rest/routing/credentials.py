@@ -2,13 +2,19 @@
 
 import base64
 import binascii
+from collections.abc import Mapping
 
+from opentalos.gateway.rest.routing.origin import from_browser
 from opentalos.model.errors import InvalidCredential
 
-CHALLENGE = (
-    b'WWW-Authenticate: Basic realm="talos", charset="UTF-8"\r\n'
-    b'WWW-Authenticate: Bearer realm="talos"\r\n'
-)
+_BASIC = b'WWW-Authenticate: Basic realm="talos", charset="UTF-8"\r\n'
+_BEARER = b'WWW-Authenticate: Bearer realm="talos"\r\n'
+
+
+def challenge_of(headers: Mapping[bytes, bytes]) -> bytes:
+    """Header lines of a reply with status 401. A browser is not asked for Basic: it would store
+    the key and add it to requests of other sites' pages."""
+    return _BEARER if from_browser(headers) else _BASIC + _BEARER
 
 
 _TOKEN_DOTS = 2

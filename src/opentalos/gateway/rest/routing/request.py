@@ -109,7 +109,10 @@ def _is_undecoded(route: Route, exchange: Exchange) -> bool:
         if sent:
             raise BadRequest("this operation takes no body")
         return True
-    raw = _is_raw(body, exchange.headers.get(b"content-type", _JSON_TYPE))
+    # Required with a body: a page of another site can send one without asking the server first
+    # (CORS) only as text, as a form or without a type.
+    missing = b"" if sent else _JSON_TYPE
+    raw = _is_raw(body, exchange.headers.get(b"content-type", missing))
     bytes_max = body.raw_bytes_max if raw else body.bytes_max
     if len(sent) > bytes_max:
         raise RequestTooLarge(f"the body has {len(sent):,} bytes; the limit is {bytes_max:,}")

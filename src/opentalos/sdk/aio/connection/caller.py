@@ -39,7 +39,7 @@ class Caller:
     def __init__(self, config: ClientConfig, wall_s: Callable[[], float] = time.time) -> None:
         self._config = config
         self.transport = Transport(config)
-        self.signer = Signer(config.key_id, config.secret, wall_s)
+        self.signer = Signer(config.key_id, config.secret, wall_s, config.acting_for)
         self._endpoints = Endpoints(config.endpoints)
         self._addressing = Addressing("https" if config.secure else "http")
         self._refreshes: dict[str, asyncio.Task[None]] = {}  # by topic resource, one at a time each

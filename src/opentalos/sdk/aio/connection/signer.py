@@ -17,6 +17,8 @@ from opentalos.wire.thrift.message import ThriftProtocol
 
 TIMESTAMP: Final = "X-Xiaomi-Timestamp"
 REQUEST_ID: Final = "X-Request-Id"  # identifies the request in the server's log
+_ATTACHED: Final = "Attached-Info"
+_ATTACHED_SIGNED: Final = "x-xiaomi-attached-info"
 _CONTENT_TYPE: Final = ThriftProtocol.COMPACT.value
 _SERVER_SECONDS_MAX: Final = 1 << 37  # far below the largest date
 _PYTHON: Final = ".".join(map(str, sys.version_info[:2]))
@@ -24,9 +26,20 @@ _AGENT: Final = f"OpenTalos-SDK/{opentalos.__version__} Python/{_PYTHON}"
 
 
 class Signer:
-    """Signs requests with one key. ``wall_s``: local clock; may be skewed or jump."""
+    """Signs requests with one key.
 
-    def __init__(self, key_id: str, secret: str, wall_s: Callable[[], float] = time.time) -> None:
+    Args: wall_s: local clock; may be skewed or jump. acting_for: the principal that an
+    administrator acts for, which is signed as well.
+    """
+
+    def __init__(
+        self,
+        key_id: str,
+        secret: str,
+        wall_s: Callable[[], float] = time.time,
+        acting_for: str = "",
+    ) -> None:
+        self._acting_for = acting_for
         self._prefix = f"Galaxy-V3 {key_id}:"
         self._hmac = HmacState(secret.encode())
         self._wall_s = wall_s
@@ -42,6 +55,9 @@ class Signer:
             "x-xiaomi-request-id": request_id,
             TIMESTAMP.lower(): str(now_s),
         }
+        unsigned = {}
+        if self._acting_for:
+            unsigned[_ATTACHED] = signed[_ATTACHED_SIGNED] = self._acting_for
         covered = {name.encode(): value.encode() for name, value in signed.items()}
         covered[b"content-type"] = _CONTENT_TYPE.encode()
         text = string_to_sign(b"POST", path.encode(), b"", covered)
@@ -50,6 +66,7 @@ class Signer:
             "Content-Type": _CONTENT_TYPE,
             "User-Agent": _AGENT,
             REQUEST_ID: request_id,
+            **unsigned,
             **signed,
             "Authorization": self._prefix + signature,
         }
