@@ -23,8 +23,9 @@ from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
 from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.server import HttpServer
 from opentalos.model.address import TLS_SCHEME
-from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits, TlsSettings
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits
+from opentalos.model.settings.security import TlsSettings
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.server.cluster_join import Member
 from opentalos.server.config import Config
 from opentalos.server.gateways import Gateways, Port, open_gateways

@@ -29,7 +29,7 @@ from tests.raw_client import (
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
 from tests.tls_files import TlsFolder
 
-from opentalos.model.limits import TlsSettings
+from opentalos.model.settings.security import TlsSettings
 from opentalos.ports.peers import CallRequest
 
 COMMAND_TIMEOUT_S = 60.0

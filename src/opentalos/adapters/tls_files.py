@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opentalos.model.errors import ConfigError
-from opentalos.model.limits import TlsSettings
+from opentalos.model.settings.security import TlsSettings
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -19,8 +19,6 @@ from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.model.errors import NothingThere, TopicNotExist
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.limits import (
-    AuditSettings,
-    AuthLimits,
     ClusterLimits,
     GroupLimits,
     LogLimits,
@@ -32,7 +30,8 @@ from opentalos.model.limits import (
     TopicLimits,
 )
 from opentalos.model.names import SYSTEM_TENANT, USAGE_TOPIC
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.security import AuditSettings, AuthLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.ports.clock import Clock
 from opentalos.ports.offload import Offload
 from opentalos.ports.peers import Peers

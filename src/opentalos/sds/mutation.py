@@ -15,7 +15,7 @@ from opentalos.model.change import Change, ChangeKind
 from opentalos.model.datum import Columns, Datum
 from opentalos.model.errors import SizeExceeded, ValidationFailed
 from opentalos.model.mutation import NOTHING, Mutation, Operation
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import NEVER, TableSchema
 from opentalos.sds.cell_format import (
     ABSENT,

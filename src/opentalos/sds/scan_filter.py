@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from opentalos.model.datum import Columns, DataType
 from opentalos.model.errors import SizeExceeded, ValidationFailed
 from opentalos.model.mutation import ConditionOperator
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import TableSchema
 from opentalos.sds.condition import COMPARISONS, EQUALITY
 from opentalos.sds.value_rules import INTEGER_BITS

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Final
 
 from opentalos.model.errors import NotSupported, SizeExceeded, ValidationFailed
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import NEVER, KeyPart, LocalIndex, TableSchema
 from opentalos.sds.value_rules import KEY_TYPES
 

@@ -17,8 +17,6 @@ from opentalos.adapters.oidc.settings import OidcSettings
 from opentalos.model.checks import boolean, choice, integer, number, shown_value, string
 from opentalos.model.errors import ConfigError, InvalidName
 from opentalos.model.limits import (
-    AuditSettings,
-    AuthLimits,
     ClusterLimits,
     GroupLimits,
     HbaseLimits,
@@ -32,12 +30,12 @@ from opentalos.model.limits import (
     MetricsSettings,
     QuotaApprovalLimits,
     QuotaLimits,
-    TlsSettings,
     TopicLimits,
     ZookeeperLimits,
 )
 from opentalos.model.names import check_name
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.security import AuditSettings, AuthLimits, TlsSettings
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.ports.meta_store import VALUE_BYTES_MAX
 
 _LOG_LEVELS = ("debug", "info", "warning", "error")

@@ -27,11 +27,11 @@ from opentalos.gateway.sds_http.starting import starting_routes
 from opentalos.model.address import TLS_SCHEME
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.limits import LogLimits, SystemTopicSettings
-from opentalos.server.auditing import Auditing
 from opentalos.server.cluster_join import Member, become_member
 from opentalos.server.config import Config, changed_keys, parse_address
 from opentalos.server.data_directory import DataDirectory
 from opentalos.server.gateways import Gateways, Port, open_gateways
+from opentalos.server.measuring.auditing import Auditing
 from opentalos.server.measuring.capacity import (
     journal,
     journal_files_open_max,

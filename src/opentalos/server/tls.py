@@ -18,7 +18,7 @@ from opentalos.adapters.tls_files import (
 )
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.model.errors import ConfigError
-from opentalos.model.limits import TlsSettings
+from opentalos.model.settings.security import TlsSettings
 
 _EXPIRES_SOON_S = 14 * 86_400.0  # each load logs a warning in this period
 

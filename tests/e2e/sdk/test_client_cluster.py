@@ -8,7 +8,7 @@ from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.e2e.sdk.conftest import config_of, read_all
 from tests.tls_files import TlsFolder
 
-from opentalos.model.limits import TlsSettings as ServerTlsSettings
+from opentalos.model.settings.security import TlsSettings as ServerTlsSettings
 from opentalos.sdk import ClientConfig, TlsSettings, aio
 from opentalos.sdk.core.values import TopicRef
 

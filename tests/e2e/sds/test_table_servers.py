@@ -43,7 +43,7 @@ from opentalos.model.errors import (
 )
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.mutation import Mutation, Operation
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import AppRight, TableState, WhenFull
 from opentalos.sds.key_format import row_key, shard_of
 

@@ -14,7 +14,7 @@ from tests.tls_files import TlsFolder
 
 from opentalos.adapters.tls_files import load_tls, stamp
 from opentalos.model.errors import ConfigError
-from opentalos.model.limits import TlsSettings
+from opentalos.model.settings.security import TlsSettings
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from tests.unit.broker.tables.support import ALICE, integer, make, put, remove
 from opentalos.broker.tables.row_tables import rows_of
 from opentalos.broker.values import AttributeChange
 from opentalos.model.limits import LogLimits
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.sds.cell_format import decode_row
 
 DAY_MS = 86_400_000

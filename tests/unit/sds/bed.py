@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from opentalos.model.datum import DataType, Datum
 from opentalos.model.mutation import Condition, ConditionOperator, Mutation, Operation
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import IndexMode, KeyPart, LocalIndex, TableSchema
 from opentalos.sds.mutation import ABSENT, Applied, StoredRow, apply, check
 from opentalos.sds.value_rules import INTEGER_BITS, KEY_TYPES, SET_OFFSET

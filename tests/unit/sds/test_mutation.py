@@ -25,7 +25,7 @@ from opentalos.model.change import Change, ChangeKind
 from opentalos.model.datum import DataType, Datum
 from opentalos.model.errors import SizeExceeded, ValidationFailed
 from opentalos.model.mutation import Condition, ConditionOperator, Mutation, Operation
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import NEVER, TableSchema
 from opentalos.sds.cell_format import decode_row
 from opentalos.sds.mutation import (

@@ -7,7 +7,7 @@ from tests.unit.sds.bed import LIMITS, SCHEMA
 from opentalos.model.change import StreamView
 from opentalos.model.datum import DataType
 from opentalos.model.errors import NotSupported, SizeExceeded, TalosError, ValidationFailed
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import IndexMode, KeyPart, LocalIndex, StreamSpec, TableSchema
 from opentalos.sds.schema_rules import check_change, check_schema
 

@@ -15,7 +15,8 @@ from tests.tls_files import TlsFolder
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import TEXT, head
 from opentalos.gateway.http.server import HttpServer
-from opentalos.model.limits import HttpLimits, TlsSettings
+from opentalos.model.limits import HttpLimits
+from opentalos.model.settings.security import TlsSettings
 from opentalos.server.tls import ServerTls
 
 pytestmark = pytest.mark.real_time

@@ -24,8 +24,8 @@ from opentalos.model.errors import (
     TalosError,
 )
 from opentalos.model.identity import Principal
-from opentalos.model.limits import AuditSettings
 from opentalos.model.names import ResourceName
+from opentalos.model.settings.security import AuditSettings
 from opentalos.ports.clock import Clock
 from opentalos.wire.metrics.audit_event import (
     DETAILS_MAX,

@@ -9,8 +9,8 @@ from opentalos.catalog.access.roles import may_administer, may_manage, narrowed
 from opentalos.catalog.topics.topic import Topic
 from opentalos.model.errors import InvalidName, PermissionDenied, TableNotExist, TopicNotExist
 from opentalos.model.identity import Permission, Principal, TableRight
-from opentalos.model.limits import AuthLimits
 from opentalos.model.names import SYSTEM_TENANT, ResourceName
+from opentalos.model.settings.security import AuthLimits
 
 _AUDIT = logging.getLogger("opentalos.audit")
 _ALL = int(Permission.ADMIN)

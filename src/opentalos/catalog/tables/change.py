@@ -10,7 +10,7 @@ from opentalos.catalog.topics.change import check_text
 from opentalos.catalog.topics.topic import Topic
 from opentalos.model.errors import NotSupported, QuotaExceeded, SizeExceeded, ValidationFailed
 from opentalos.model.identity import Principal, TableRight
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import AppRight, TableSpec, TableState, WhenFull
 
 IDENTIFIER_CHARS_MAX = 128

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from opentalos.catalog.quota.throttle import DELAY_MIN_S, Bucket, charge, refund, reject
 from opentalos.catalog.tables.table import Table
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 
 TABLES_MAX = 10_000  # with buckets in memory, and as many owners; beyond it all are dropped
 _Buckets = tuple[Bucket, ...]  # of a table, and of its owner if it has a limit

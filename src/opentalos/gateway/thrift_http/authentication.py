@@ -18,7 +18,7 @@ from opentalos.gateway.thrift_http.replay_guard import SeenRequests
 from opentalos.model.address import network_of
 from opentalos.model.errors import AttemptsExceeded, ClockSkewed, InvalidCredential
 from opentalos.model.identity import GUEST, Principal
-from opentalos.model.limits import AuthLimits
+from opentalos.model.settings.security import AuthLimits
 from opentalos.wire.signing import (
     HmacState,
     Scheme,

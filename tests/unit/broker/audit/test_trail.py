@@ -17,7 +17,7 @@ from opentalos.model.errors import (
     TopicNotExist,
 )
 from opentalos.model.identity import Permission
-from opentalos.model.limits import AuditSettings
+from opentalos.model.settings.security import AuditSettings
 from opentalos.wire.metrics.audit_event import AuditEvent
 
 FROM = Origin("10.1.2.3", "request-1")

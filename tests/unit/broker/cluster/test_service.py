@@ -29,8 +29,8 @@ from opentalos.model.errors import (
     StoreUnavailable,
 )
 from opentalos.model.identity import Principal
-from opentalos.model.limits import AuditSettings, AuthLimits
 from opentalos.model.message import PartitionKey
+from opentalos.model.settings.security import AuditSettings, AuthLimits
 from opentalos.placement.ring import SECTORS
 from opentalos.ports.peers import CallRequest
 

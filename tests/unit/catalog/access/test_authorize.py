@@ -10,7 +10,7 @@ from opentalos.catalog.access.grants import grant_seen, granted, grants_seen, re
 from opentalos.catalog.topics.topic import Topic
 from opentalos.model.errors import BadRequest, PermissionDenied, TopicNotExist
 from opentalos.model.identity import GUEST, Grantee, GrantType, Permission, Principal
-from opentalos.model.limits import AuthLimits
+from opentalos.model.settings.security import AuthLimits
 
 DEVELOPER, GUEST_TYPE = GrantType.DEVELOPER, GrantType.GUEST
 

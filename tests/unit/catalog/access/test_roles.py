@@ -19,7 +19,7 @@ from opentalos.catalog.access.roles import (
 from opentalos.catalog.topics.topic import Topic
 from opentalos.model.errors import BadRequest, PermissionDenied
 from opentalos.model.identity import GUEST, KeyLimits, Principal, Scope
-from opentalos.model.limits import AuthLimits
+from opentalos.model.settings.security import AuthLimits
 
 ALL, DESCRIBE, READ, WRITE = 31, 4, 6, 5
 

@@ -9,7 +9,7 @@ from tests.unit.catalog.tables.test_tables import table
 from opentalos.catalog.tables.rates import TableRates
 from opentalos.catalog.tables.table import Table
 from opentalos.model.errors import ThrottleRejected
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 
 LIMITS = SdsLimits(user_read_units_per_s=100, user_write_units_per_s=50)
 

@@ -18,7 +18,7 @@ from opentalos.gateway.rest.routing.openapi import statuses_of
 from opentalos.gateway.rest.routing.schema import check
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.identity import Principal
-from opentalos.model.limits import AuthLimits
+from opentalos.model.settings.security import AuthLimits
 
 ANSWER_S = 10.0
 

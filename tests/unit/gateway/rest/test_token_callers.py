@@ -11,7 +11,7 @@ from opentalos.gateway.rest.token_callers import TokenCallers
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import InvalidCredential, StoreUnavailable
 from opentalos.model.identity import TokenIdentity
-from opentalos.model.limits import AuthLimits
+from opentalos.model.settings.security import AuthLimits
 
 
 class Verifier:

@@ -14,7 +14,7 @@ from opentalos.gateway.sds_http.authentication import SdsAuthenticator
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import ClockSkewed, InvalidCredential
 from opentalos.model.identity import GUEST, Principal
-from opentalos.model.limits import AuthLimits
+from opentalos.model.settings.security import AuthLimits
 
 ALICE = Principal(id="alice", number=7)
 BODY = b"some body"

@@ -26,7 +26,7 @@ from opentalos.model.identity import (
     Scope,
     parse_rules,
 )
-from opentalos.model.limits import AuthLimits
+from opentalos.model.settings.security import AuthLimits
 from opentalos.wire.signing import md5_of
 
 ALICE = Principal(id="alice", number=7)

@@ -11,7 +11,7 @@ from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.replay_guard import SeenRequests
 from opentalos.model.errors import ExcessivePending, InvalidCredential
-from opentalos.model.limits import AuthLimits
+from opentalos.model.settings.security import AuthLimits
 from opentalos.sdk.aio.connection.signer import Signer
 from opentalos.sdk.errors import OutcomeUnknown, error_of_status
 

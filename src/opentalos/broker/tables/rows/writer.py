@@ -22,7 +22,7 @@ from opentalos.model.errors import (
     TalosError,
     VersionConflict,
 )
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.ports.clock import Clock
 from opentalos.ports.row_store import ABSENT, FamilyName, Row, RowMutation, RowStore
 from opentalos.sds.cell_format import decode_row

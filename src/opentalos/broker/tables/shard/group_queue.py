@@ -4,7 +4,7 @@ from collections import deque
 
 from opentalos.broker.tables.rows.row_work import Waiting, settle
 from opentalos.model.errors import ExcessivePending, TalosError
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 
 
 class GroupQueue:

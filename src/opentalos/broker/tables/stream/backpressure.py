@@ -3,7 +3,7 @@
 from enum import Enum
 
 from opentalos.broker.tables.stream.publish_lane import PublishLane
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import WhenFull
 
 

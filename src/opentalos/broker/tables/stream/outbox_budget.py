@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from opentalos.broker.tables.stream.outbox import Outbox
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 
 SUM_S: Final = 0.25  # between two sums over all shards
 

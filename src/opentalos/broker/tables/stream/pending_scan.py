@@ -10,7 +10,7 @@ from typing import Final
 
 from opentalos.broker.tables.row_tables import rows_of
 from opentalos.catalog.tables.table import Table
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.ports.row_store import FamilyName, Row, RowStore
 from opentalos.sds.key_format import shard_range
 

@@ -18,7 +18,7 @@ from opentalos.testing.simulation.clients.message_clients import (
     Reader,
     Stranger,
 )
-from opentalos.testing.simulation.clients.table_workload import TableScene
+from opentalos.testing.simulation.clients.tables.workload import TableScene
 from opentalos.testing.simulation.clients.workload import (
     GROUPS,
     PATIENCE_S,

@@ -29,7 +29,7 @@ from opentalos.testing.simulation.clients.storage_clients import (
     Neighbour,
     Poisoner,
 )
-from opentalos.testing.simulation.clients.table_workload import TableScene
+from opentalos.testing.simulation.clients.tables.workload import TableScene
 from opentalos.testing.simulation.clients.usage_audit import UsageAuditor
 from opentalos.testing.simulation.history import Operation
 from opentalos.testing.simulation.stores.faults import FileFaults, MetaFaults

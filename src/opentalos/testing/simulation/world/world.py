@@ -34,7 +34,7 @@ from opentalos.model.limits import (
     QuotaLimits,
     TopicLimits,
 )
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.testing.simulation.history import History, Recorder
 from opentalos.testing.simulation.loop import (
     SimulatedProcess,

@@ -35,7 +35,7 @@ from opentalos.model.errors import (
     ValidationFailed,
 )
 from opentalos.model.identity import GUEST, Principal
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import (
     AppRight,
     KeyPart,

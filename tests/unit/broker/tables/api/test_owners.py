@@ -22,7 +22,7 @@ from opentalos.broker.values import Topic
 from opentalos.catalog.tables.table import Table
 from opentalos.model.errors import OutcomeUnknown, TalosError, Unavailable
 from opentalos.model.mutation import Mutation, Operation
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import StreamSpec
 from opentalos.ports.row_store import RowMutation
 

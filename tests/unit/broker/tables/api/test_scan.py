@@ -24,7 +24,7 @@ from opentalos.broker.tables.row_tables import entries_of
 from opentalos.model.datum import Columns
 from opentalos.model.errors import PermissionDenied, SizeExceeded, ValidationFailed
 from opentalos.model.mutation import Mutation, Operation
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import AppRight, TableSchema
 from opentalos.ports.row_store import RowMutation
 

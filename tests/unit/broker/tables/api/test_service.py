@@ -32,7 +32,7 @@ from opentalos.model.errors import (
 )
 from opentalos.model.identity import GUEST
 from opentalos.model.mutation import Condition, ConditionOperator, Mutation, Operation
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import AppRight, TableSchema, TeamRight
 
 

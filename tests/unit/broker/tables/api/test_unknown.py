@@ -31,7 +31,7 @@ from opentalos.model.errors import (
     TalosError,
 )
 from opentalos.model.mutation import Mutation, Operation
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import WhenFull
 from opentalos.sds.key_format import row_key, shard_of
 

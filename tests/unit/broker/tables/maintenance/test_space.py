@@ -32,7 +32,7 @@ from opentalos.model.errors import (
     ValidationFailed,
 )
 from opentalos.model.mutation import Mutation, Operation
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.sds.cell_format import decode_row
 from opentalos.sds.key_format import key_of
 from opentalos.sds.record_size import record_bytes

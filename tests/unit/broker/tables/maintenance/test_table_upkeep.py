@@ -24,7 +24,7 @@ from opentalos.broker.tables.maintenance.upkeep import UNFINISHED_S, TableUpkeep
 from opentalos.broker.tables.row_tables import entries_of, rows_of
 from opentalos.catalog.tables.table import dead_table
 from opentalos.model.errors import NotFound, StoreUnavailable, TableNotExist
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import TableSchema, TableState
 from opentalos.ports.row_store import FamilyName, Row, RowMutation, RowStore
 

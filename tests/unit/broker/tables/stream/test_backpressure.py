@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from opentalos.broker.tables.stream.backpressure import Backpressure, Pressure
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import WhenFull
 
 LIMITS = SdsLimits(throttle_max_s=3.0, refused_max_s=30.0)

@@ -7,7 +7,7 @@ import pytest
 from opentalos.broker.tables.stream.outbox import Entry, Outbox
 from opentalos.broker.tables.stream.outbox_budget import SUM_S, OutboxBudget
 from opentalos.broker.tables.stream.pending_format import Pending
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 
 ENTRIES = SdsLimits(pending_entries_max=90, server_pending_entries_max=100)
 BYTES = SdsLimits(

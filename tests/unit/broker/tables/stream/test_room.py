@@ -22,7 +22,7 @@ from opentalos.model.errors import (
     StoreUnavailable,
     TalosError,
 )
-from opentalos.model.sds_limits import SdsLimits
+from opentalos.model.settings.tables import SdsLimits
 
 SMALL = SdsLimits(pending_entries_max=20, server_pending_entries_max=20, throttle_max_s=0.05)
 

@@ -125,7 +125,7 @@ async def test_bad_input_is_refused_and_changes_nothing(
 
 
 async def test_a_table_over_its_rate_is_refused() -> None:
-    from opentalos.model.sds_limits import SdsLimits
+    from opentalos.model.settings.tables import SdsLimits
 
     async with rest(sds=SdsLimits(throttle_max_s=0.0)) as call:
         await call("POST", "tables", {**TABLE, "write_capacity": 1})

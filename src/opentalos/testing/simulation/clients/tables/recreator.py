@@ -14,8 +14,8 @@ from opentalos.broker.broker import Broker
 from opentalos.model.change import StreamView
 from opentalos.model.errors import TableExists, TableNotExist
 from opentalos.testing.simulation.clients.message_clients import OWNER
-from opentalos.testing.simulation.clients.table_clients import LiveTable, Mutator
-from opentalos.testing.simulation.clients.table_creation import TableMaker
+from opentalos.testing.simulation.clients.tables.clients import LiveTable, Mutator
+from opentalos.testing.simulation.clients.tables.creation import TableMaker
 from opentalos.testing.simulation.world.world import World
 
 SPARE = "spare"

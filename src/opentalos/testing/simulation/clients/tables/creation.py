@@ -10,7 +10,7 @@ from opentalos.broker.values import NewTopic, Topic
 from opentalos.model.errors import TableNotEnabled, TalosError
 from opentalos.model.table import NEVER, TableState
 from opentalos.testing.simulation.clients.message_clients import OWNER, RETRY_S, Client, LiveTopic
-from opentalos.testing.simulation.clients.table_clients import ADMIN_S, LiveTable
+from opentalos.testing.simulation.clients.tables.clients import ADMIN_S, LiveTable
 from opentalos.testing.simulation.world.clock import MS_PER_S
 from opentalos.testing.simulation.world.server import ServerLost, UnansweredBug
 

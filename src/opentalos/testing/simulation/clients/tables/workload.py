@@ -2,8 +2,8 @@
 
 from opentalos.model.change import StreamView
 from opentalos.model.table import NEVER, WhenFull
-from opentalos.testing.simulation.clients.table_audit import TableAuditor
-from opentalos.testing.simulation.clients.table_clients import (
+from opentalos.testing.simulation.clients.tables.audit import TableAuditor
+from opentalos.testing.simulation.clients.tables.clients import (
     TABLE,
     LiveTable,
     MarkReader,
@@ -11,8 +11,8 @@ from opentalos.testing.simulation.clients.table_clients import (
     Refuser,
     Switcher,
 )
-from opentalos.testing.simulation.clients.table_creation import TableMaker
-from opentalos.testing.simulation.clients.table_recreator import Recreator
+from opentalos.testing.simulation.clients.tables.creation import TableMaker
+from opentalos.testing.simulation.clients.tables.recreator import Recreator
 from opentalos.testing.simulation.world.world import World
 
 MUTATORS = 2

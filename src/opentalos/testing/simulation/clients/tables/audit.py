@@ -16,7 +16,7 @@ from opentalos.model.datum import Columns
 from opentalos.model.errors import TalosError
 from opentalos.ports.row_store import FamilyName
 from opentalos.testing.simulation.clients.message_clients import OWNER, RETRY_S, LiveTopic
-from opentalos.testing.simulation.clients.table_clients import (
+from opentalos.testing.simulation.clients.tables.clients import (
     GROUPS,
     HOT_ROWS,
     INDEX,

@@ -13,8 +13,8 @@ from opentalos.broker.broker import Broker
 from opentalos.gateway.http.request_scope import current_peer, current_request_id
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Principal
-from opentalos.model.limits import AuditSettings
 from opentalos.model.names import AUDIT_TOPIC, SYSTEM_TENANT
+from opentalos.model.settings.security import AuditSettings
 
 FOLDER: Final = "audit"  # in the data directory
 STOP_S: Final = 0.3  # to store the last events in the topic at shutdown

@@ -12,9 +12,9 @@ from tests.unit.catalog.support import ALICE, ROOT
 
 from opentalos.adapters.spool import outbox
 from opentalos.model.errors import StoreUnavailable
-from opentalos.model.limits import AuditSettings
-from opentalos.server.auditing import FOLDER, Auditing
+from opentalos.model.settings.security import AuditSettings
 from opentalos.server.config import Config, changed_keys, parse_config
+from opentalos.server.measuring.auditing import FOLDER, Auditing
 
 WAIT_S = 10.0
 

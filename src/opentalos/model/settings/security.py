@@ -1,0 +1,90 @@
+"""Sections of the configuration file that say who gets in: [tls], [auth] and [audit]."""
+
+from dataclasses import dataclass
+
+from opentalos.model.checks import choice
+from opentalos.model.identity import parse_rules
+from opentalos.model.limits import need
+
+_SDS_V1 = ("once", "repeat", "off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """[tls] TLS of the port. Files are PEM; changed files are loaded without a restart."""
+
+    cert_file: str = ""  # this server's certificate and its intermediates; empty: plain HTTP
+    key_file: str = ""  # the certificate's private key, without a pass phrase
+    client_ca_file: str = ""  # if set, clients must present a certificate signed by one of these
+    client_optional: bool = False  # true: connections without a certificate are accepted as well
+    client_principals: str = ""  # rules such as dns=*.clients.example: who a certificate is
+    peer_ca_file: str = (
+        ""  # authorities of the other servers' certificates; empty: the system's list
+    )
+    minimum_version: str = "1.2"  # 1.2 or 1.3
+    handshake_timeout_s: float = 10.0  # from the connection to the end of the handshake
+    handshakes_max: int = 2_000  # concurrent handshakes; further connections are closed
+    reload_interval_s: float = 5.0  # between checks of the files
+
+    def __post_init__(self) -> None:
+        both = bool(self.cert_file) == bool(self.key_file)
+        need(both, "set both cert_file and key_file, or neither")
+        need(bool(self.cert_file) or not self.client_ca_file, "client_ca_file needs cert_file")
+        client = "client_optional and client_principals need client_ca_file"
+        need(
+            bool(self.client_ca_file) or not (self.client_optional or self.client_principals),
+            client,
+        )
+        if self.client_principals:
+            parse_rules(self.client_principals)
+        need(self.minimum_version in ("1.2", "1.3"), 'minimum_version must be "1.2" or "1.3"')
+        need(self.handshake_timeout_s > 0, "need handshake_timeout_s > 0")
+        need(self.handshakes_max > 0, "need handshakes_max > 0")
+        need(self.reload_interval_s > 0, "need reload_interval_s > 0")
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the port has TLS."""
+        return bool(self.cert_file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings:
+    """[audit] Changes and denials that this server writes to the topic __audit."""
+
+    enabled: bool = True  # false: they are only logged
+    failures_per_s_max: int = 20  # recorded; further ones are only counted
+    spool_bytes_max: int = (
+        64 << 20
+    )  # kept on disk while the topic is unavailable; the oldest are dropped first
+    retention_s: int = 90 * 86_400  # of __audit at creation
+    retention_bytes: int = 1 << 30  # of __audit at creation; 0: no limit
+
+    def __post_init__(self) -> None:
+        need(self.failures_per_s_max > 0, "need failures_per_s_max > 0")
+        need(self.spool_bytes_max >= 1 << 20, "need spool_bytes_max >= 1 MiB")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthLimits:
+    """[auth] Authentication of requests."""
+
+    clock_skew_max_s: int = 900  # the Go and Python clients never correct for clock skew
+    anonymous: bool = False  # true: unsigned Guest requests act as the guest principal
+    denial_log_per_s_max: int = 20  # audit log lines; further denials are only counted
+    failures_max: int = 50  # wrong secrets of a key from one address, then they must wait
+    failures_per_s: float = 1.0  # further ones after that
+    secrets_over_http: bool = False  # true: basic and bearer without TLS from other machines too
+    key_use_interval_s: float = 600.0  # between writes of when keys were last used
+    sds_v1: str = "once"  # JSON header of older SDS clients: a write once, repeat, or off
+    attached_info_signed: bool = False  # true: Attached-Info needs a signed copy of itself
+
+    def __post_init__(self) -> None:
+        try:
+            choice(self.sds_v1, _SDS_V1)
+        except ValueError as error:
+            raise ValueError(f"sds_v1 {error}") from error
+        need(self.clock_skew_max_s > 0, "need clock_skew_max_s > 0")
+        need(self.failures_max > 0, "need failures_max > 0")
+        need(self.failures_per_s > 0, "need failures_per_s > 0")
+        need(self.key_use_interval_s >= 1, "need key_use_interval_s >= 1")
