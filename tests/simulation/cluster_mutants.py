@@ -300,7 +300,15 @@ CLUSTER_MUTANTS = (
     ),
     Mutant(
         "manifest without CAS",
-        _names("two-writers", "lost-write", "inconsistent-offsets", "verify-fault"),
+        # A former owner's record may also take the partition back, or name what it no longer has.
+        _names(
+            "two-writers",
+            "lost-write",
+            "inconsistent-offsets",
+            "verify-fault",
+            "unreadable",
+            "stuck-partition",
+        ),
         no_manifest_cas,
         SLOW_OPENINGS,
     ),
