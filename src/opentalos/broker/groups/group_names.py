@@ -52,6 +52,11 @@ def viewer_of(caller: Principal, topic: Topic) -> str:
     return topic.owner if caller.admin else caller.owner_id
 
 
+def shown_name(caller: Principal, topic: Topic, group: str) -> str:
+    """A group's name as in ``visible_groups``, where one's own tenant is left out."""
+    return group.removeprefix(viewer_of(caller, topic) + SEPARATOR)
+
+
 def visible_groups(
     caller: Principal, topic: Topic, groups: Mapping[str, GroupRow]
 ) -> Mapping[str, GroupUser]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from opentalos.broker.admin.topic_state import TopicReader
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.groups.group_names import plain_name, visible_groups
+from opentalos.broker.groups.group_names import plain_name, shown_name, visible_groups
 from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
 from opentalos.broker.values import PartitionConsumeUnit, Topic, TopicDescription
 from opentalos.group.coordinator import Coordinator
@@ -52,7 +52,8 @@ class MetricService:
         self._context.ownership.check_group(name)
         topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
         check_name(name, "consumer group")
-        user = (await self._visible(caller, topic)).get(group)
+        visible = await self._visible(caller, topic)
+        user = visible.get(shown_name(caller, topic, group))
         if user is None:
             raise ConsumerGroupNotExist(f"no consumer group {name}")
         return await self._units(user, await self._ranges(topic))

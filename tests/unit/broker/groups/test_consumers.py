@@ -258,6 +258,16 @@ async def test_metrics_show_progress_and_lag_to_the_owner_and_the_groups_tenant(
             await metrics.consume_unit(BOB, "alice/g", topic.resource)
 
 
+async def test_ones_own_tenant_may_be_written_before_a_group_in_every_call() -> None:
+    async with world() as w:
+        topic, metrics = await _ready(w), w.broker.metrics
+        await w.broker.consumers.update_offset(ALICE, _commit(topic, 3))
+        assert (await metrics.consume_unit(ALICE, "alice/g", topic.resource))[0].checkpoint == 3
+        assert (await metrics.consume_unit(ROOT, "alice/g", topic.resource))[0].checkpoint == 3
+        await w.broker.consumers.lock_worker(BOB, _unit(topic, group="b"), "")
+        assert (await metrics.consume_unit(BOB, "bob/b", topic.resource))[0].checkpoint == -1
+
+
 async def test_the_topics_owner_lists_and_deletes_the_groups_of_every_tenant() -> None:
     async with world() as w:
         time = MovableTime(asyncio.get_running_loop())
