@@ -12,6 +12,7 @@ from tests.e2e.access.stage import Stage
 from tests.e2e.rest.client import authorization
 from tests.raw_client import (
     BINARY,
+    COMPACT,
     PROTOCOLS,
     Reply,
     connection_to,
@@ -102,9 +103,11 @@ class Channel:
     def _thrift(self, line: Line, service: str, rpc: str, arguments: Any) -> Answer:
         module = idl(SERVICES[service])
         definitions = service_of(module, service)
-        body = _encoded(getattr(definitions, f"{rpc}_args")(**arguments), rpc)
+        sds = SERVICES[service] == "sds"
+        form = BINARY if sds else COMPACT  # as the official clients, so also the fast paths
+        body = _encoded(getattr(definitions, f"{rpc}_args")(**arguments), rpc, form)
         path = f"/v1/api/{service}"
-        headers = signed_headers(path, body, BINARY, self.key)
+        headers = signed_headers(path, body, form, self.key)
         if self.caller.anonymous:
             headers["Authorization"] = "Guest nobody"
         elif self.caller.kind == "nobody":
@@ -112,8 +115,7 @@ class Channel:
         reply, _ = self._exchange("POST", path, body, headers)
         if reply.status == 401:
             return Answer(Outcome.UNKNOWN, "401", "")
-        result = _decoded(getattr(definitions, f"{rpc}_result")(), reply)
-        sds = SERVICES[service] == "sds"
+        result = _decoded(getattr(definitions, f"{rpc}_result")(), reply, form)
         success = getattr(result, "success", None)
         code, error = _sds_error(result) if sds else _talos_error(result)
         if code:
@@ -166,18 +168,18 @@ def _sds_error(result: Any) -> tuple[int, str]:
     return (error.errorCode, error.errorMessage) if error is not None else (0, "")
 
 
-def _encoded(arguments: Any, rpc: str) -> bytes:
+def _encoded(arguments: Any, rpc: str, form: str) -> bytes:
     buffer = memory_buffer()
-    protocol = PROTOCOLS[BINARY](buffer)
+    protocol = PROTOCOLS[form](buffer)
     protocol.write_message_begin(rpc, TMessageType.CALL, 7)
     protocol.write_struct(arguments)
     protocol.write_message_end()
     return bytes(buffer.getvalue())
 
 
-def _decoded(result: Any, reply: Reply) -> Any:
-    assert reply.headers.get("Content-Type") == BINARY, (result, reply)
-    protocol = PROTOCOLS[BINARY](memory_buffer(reply.body))
+def _decoded(result: Any, reply: Reply, form: str) -> Any:
+    assert reply.headers.get("Content-Type") == form, (result, reply)
+    protocol = PROTOCOLS[form](memory_buffer(reply.body))
     _, kind, _ = protocol.read_message_begin()
     if kind == TMessageType.EXCEPTION:
         problem = TApplicationException()
