@@ -188,7 +188,7 @@ TOPICS = [
         lambda _: {"request": TOPIC.LookupTopicsRequest("together")}, sees=model.sees_owned,
     ),
     Line(
-        "topic.deleteTopicGroup", model.anybody,
+        "topic.deleteTopicGroup", model.any_key,
         lambda _: {"request": TOPIC.DeleteTopicGroupRequest("together")},
     ),
     Line(
