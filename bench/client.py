@@ -111,6 +111,10 @@ class Client:
             raise RuntimeError(f"{name}: {reply.error!r}")
         return reply.result
 
+    def close(self) -> None:
+        """Close the connection; the next call opens another one."""
+        self._http.close()
+
     def create_topic(self, name: str, partitions: int, **attributes: str) -> "BenchTopic":
         """Create a topic; ``durability`` is one of the attributes."""
         attribute = TopicAttribute(partitionNumber=partitions, attributes=attributes)

@@ -11,6 +11,7 @@ from bench import (
     care_figures,
     hanging_figures,
     journal_figures,
+    noisy_figures,
     processes_figures,
     put_figures,
     read_figures,
@@ -45,6 +46,7 @@ GROUPS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "scrub": care_figures.scrub,
     "end-marks": care_figures.end_marks,
     "stalls": stall_figures.longest_stall,
+    "noisy": noisy_figures.noisy,
 }
 
 

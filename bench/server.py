@@ -79,6 +79,7 @@ class ServerProcess:
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(timeout=timeout_s)
+            self._close_output()
         except subprocess.TimeoutExpired:
             self.kill()
 
@@ -92,6 +93,11 @@ class ServerProcess:
         assert self._process is not None
         self._process.kill()
         self._process.wait(timeout=10)
+        self._close_output()
+
+    def _close_output(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
 
     @property
     def pid(self) -> int:
@@ -112,8 +118,15 @@ class ServerProcess:
 
     def rss_bytes(self) -> int:
         """The current resident memory."""
+        return self._memory_bytes("VmRSS:")
+
+    def peak_rss_bytes(self) -> int:
+        """The highest resident memory since the start."""
+        return self._memory_bytes("VmHWM:")
+
+    def _memory_bytes(self, field: str) -> int:
         text = Path(f"/proc/{self.pid}/status").read_text()
-        line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
+        line = next(line for line in text.splitlines() if line.startswith(field))
         return int(line.split()[1]) << 10
 
 

@@ -1,0 +1,1 @@
+"""Noisy neighbours: behaviours of an attacker beside a victim of another tenant."""
