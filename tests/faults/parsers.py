@@ -156,7 +156,7 @@ def parsers(folder: Path) -> list[Parser]:
         Parser("Authorization", parse_authorization, (b"Galaxy-V3 AK:c2ln", b"SSO a:b:c")),
         Parser(
             "Authorization of SDS", parse_header,
-            (b'{"1":{"str":"SDS-V1"},"2":{"i32":1},"3":{"str":"AK"},"5":{"lst":["str",1,"Host"]}}',),
+            (b'{"1":{"str":"SDS-V1"},"2":{"i32":1},"3":{"str":"AK"}}',),
         ),
         Parser("SegmentHeader", SegmentHeader.decode),
         Parser("LogState", LogState.decode, (LogState().encode(),)),
