@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.client import Client, Key, signed_request
+from bench.client import Key, signed_request
 from opentalos.wire.thrift import ThriftProtocol
 
 ADDRESS = "127.0.0.2"  # attackers have another address than the victim
@@ -112,10 +112,6 @@ class Attacker:
     def thrift(self, path: str, body: bytes) -> bytes:
         """A signed Thrift call."""
         return signed_request(path, body, protocol=ThriftProtocol.COMPACT, key=self.key)
-
-    def client(self) -> Client:
-        """A client of the tenant."""
-        return Client(self.port, self.key)
 
     def together(self, count: int, work: Callable[[], None]) -> None:
         """Run the work in threads, again and again until the deadline."""
