@@ -49,7 +49,7 @@ async def test_a_granted_topic_has_its_plain_name_once_it_is_accepted(
     assert sorted(seen) == ["alice", "bob"]
     assert (await call("DELETE", "topics/alice%2Ft/acceptance", by="bob")).status == 204
     assert (await call("GET", "topics/t", by="bob")).status == 404
-    assert (await call("PUT", "topics/alice%2Ft/acceptance", by="alice")).status == 400
+    assert (await call("PUT", "topics/alice%2Ft/acceptance", by="alice")).status == 422
 
 
 @pytest.mark.usefixtures("resource")

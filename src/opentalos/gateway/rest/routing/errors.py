@@ -1,7 +1,8 @@
 """The mapping from errors to HTTP statuses, and the problem document (RFC 9457)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from opentalos.broker.messaging.block_reader import MessageUnreadable
@@ -37,6 +38,15 @@ class Unusable(BadRequest):
 
 class NotClustered(BadRequest):
     """Only a member of a cluster can do this."""
+
+
+@contextmanager
+def usable() -> Iterator[None]:
+    """The request fits its schema, so what is wrong are the values: 422."""
+    try:
+        yield
+    except BadRequest as error:
+        raise Unusable(str(error)) from error
 
 
 STATUS: dict[type[TalosError], int] = {

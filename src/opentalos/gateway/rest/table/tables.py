@@ -8,7 +8,7 @@ from typing import Any
 from opentalos.broker.tables.api.admin import check_version
 from opentalos.broker.tables.api.values import AppRight, Table, TableSpec, TeamRight, WhenFull
 from opentalos.gateway.rest.routing.call import Answer, Call
-from opentalos.gateway.rest.routing.errors import Unusable
+from opentalos.gateway.rest.routing.errors import Unusable, usable
 from opentalos.gateway.rest.routing.forms import NEW_NAME
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import (
@@ -137,14 +137,20 @@ async def disable_table(call: Call) -> Answer:
 
 async def accept(call: Call) -> Answer:
     """The table's plain name means this table to the caller from now on."""
-    await call.broker.table_admin.set_accepted(call.caller, name_of(await table_of(call)), True)
+    await _set_accepted(call, accepted=True)
     return Answer()
 
 
 async def decline(call: Call) -> Answer:
     """The plain name does not mean it any more."""
-    await call.broker.table_admin.set_accepted(call.caller, name_of(await table_of(call)), False)
+    await _set_accepted(call, accepted=False)
     return Answer()
+
+
+async def _set_accepted(call: Call, *, accepted: bool) -> None:
+    name = name_of(await table_of(call))
+    with usable():
+        await call.broker.table_admin.set_accepted(call.caller, name, accepted)
 
 
 async def table_of(call: Call, *, fresh: bool = False) -> Table:

@@ -1,12 +1,10 @@
 """REST of principals and their keys."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from opentalos.broker.values import ROLE_NAMES, IssuedKey, PrincipalInfo, role_name
 from opentalos.gateway.rest.routing.call import Answer, Call
-from opentalos.gateway.rest.routing.errors import Unusable
+from opentalos.gateway.rest.routing.errors import usable
 from opentalos.gateway.rest.routing.forms import ORGANISATION_ID, PRINCIPAL_ID, TEAM_ID
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import (
@@ -101,7 +99,7 @@ async def change_principal(call: Call) -> Answer:
     if "refuse_replays" in wanted:
         await principals.set_refuse_replays(call.caller, name, wanted["refuse_replays"])
     if "role" in wanted:
-        with _usable():
+        with usable():
             await principals.set_role(call.caller, name, wanted["role"])
     return Answer(_principal(_find(call)))
 
@@ -114,7 +112,7 @@ async def list_keys(call: Call) -> Answer:
 async def create_key(call: Call) -> Answer:
     """An additional key."""
     sent: dict[str, Any] = call.document
-    with _usable():
+    with usable():
         limits = _limits(sent) if sent else None
         principals = call.broker.principals
         return _issued(await principals.create_key(call.caller, call.places["id"], limits))
@@ -124,7 +122,7 @@ async def rotate_key(call: Call) -> Answer:
     """A new key for this key's principal; the former one stays valid until it is deleted."""
     principals, key_id = call.broker.principals, call.places["key_id"]
     expires_ms = call.document.get("expires_ms")
-    with _usable():
+    with usable():
         return _issued(await principals.rotate_key(call.caller, key_id, expires_ms))
 
 
@@ -175,15 +173,6 @@ def _keys(info: PrincipalInfo) -> list[dict[str, Any]]:
         }
         for key in info.keys
     ]
-
-
-@contextmanager
-def _usable() -> Iterator[None]:
-    """The request fits its schema, so what is wrong are the values: 422."""
-    try:
-        yield
-    except BadRequest as error:
-        raise Unusable(str(error)) from error
 
 
 def _limits(sent: dict[str, Any]) -> KeyLimits:

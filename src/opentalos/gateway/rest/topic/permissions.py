@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.errors import usable
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import fields, items, one_of, table
 from opentalos.gateway.rest.topic.naming import topic_of
@@ -63,7 +64,8 @@ async def decline(call: Call) -> Answer:
 async def _set_accepted(call: Call, accepted: bool) -> None:
     name = call.places["topic"]
     try:
-        await call.broker.permissions.set_accepted(call.caller, name, accepted)
+        with usable():
+            await call.broker.permissions.set_accepted(call.caller, name, accepted)
     except InvalidName as error:
         raise TopicNotExist(f"topic {name} does not exist") from error
 
