@@ -50,7 +50,9 @@ class Bed:
                     "stable_after_s": 0, "probe_interval_s": 0.05, "probe_confirm_s": 0.05,
                     "restart_s": 6,
                 },
-                "measuring": {"enabled": False},  # partitions of its topic are counted as well
+                # Partitions of their topics are counted as well.
+                "measuring": {"enabled": False},
+                "audit": {"enabled": False},
             },
             name,
         )  # fmt: skip

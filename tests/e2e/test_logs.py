@@ -21,7 +21,7 @@ def rest(
     token = base64.b64encode(f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}".encode()).decode()
     connection = connection_to(server.port, None)
     body = None if document is None else json.dumps(document)
-    sent = {"Authorization": f"Basic {token}"} | {
+    sent = {"Authorization": f"Basic {token}", "Content-Type": "application/json"} | {
         name.replace("_", "-"): value for name, value in headers.items()
     }
     connection.request(method, f"/rest/v1/{path}", body, sent)
@@ -61,7 +61,7 @@ def test_a_failed_request_is_found_by_the_id_that_its_caller_has(tmp_path: Path)
         topic.put(b"x")  # a request that succeeds is no line
         with pytest.raises(TalosError):
             topic.put(b"x", partition=9)
-        (event,) = events(server, 1, request="00000000")
+        (event,) = events(server, 1, request="00000000", logger="opentalos.access")
         assert event["error"] == "PartitionNotExist"
         assert event["status"] == "200"  # the error is in the body
         client.close()

@@ -28,7 +28,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = TlsFolder(tmp_path_factory.mktemp("tls"))
     config = folder.section() + "[metrics]\ntopics_max = 2\n"
     # The service's own puts would be in the log's counters as well.
-    config += "[measuring]\nenabled = false\n[metering]\nenabled = false\n"
+    config += (
+        "[measuring]\nenabled = false\n[metering]\nenabled = false\n[audit]\nenabled = false\n"
+    )
     running = ServerProcess(tmp_path_factory.mktemp("server"), config).start()
     yield running
     running.stop()

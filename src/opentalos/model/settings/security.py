@@ -6,7 +6,8 @@ from opentalos.model.checks import choice
 from opentalos.model.identity import parse_rules
 from opentalos.model.limits import need
 
-_SDS_V1 = ("once", "repeat", "off")
+# "repeat": the official client signs equal writes of one second alike, and sends them.
+_SDS_V1 = ("repeat", "once", "off")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ class AuthLimits:
     failures_per_s: float = 1.0  # further ones after that
     secrets_over_http: bool = False  # true: basic and bearer without TLS from other machines too
     key_use_interval_s: float = 600.0  # between writes of when keys were last used
-    sds_v1: str = "once"  # JSON header of older SDS clients: a write once, repeat, or off
+    sds_v1: str = "repeat"  # JSON header of SDS clients: repeat, a write once, or off
     attached_info_signed: bool = False  # true: Attached-Info needs a signed copy of itself
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 
 from opentalos.adapters.durable_files import make_directories, sync_descriptor, sync_directory
-from opentalos.adapters.private_files import FILE_MODE
+from opentalos.adapters.private_files import DIR_MODE, FILE_MODE
 from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
     ConfigError,
@@ -93,7 +93,7 @@ def copy_file(source: Path, target: Path, length: int | None = None) -> Copied:
     """
     with open(source, "rb", opener=_regular_opener) as reader:
         left = os.fstat(reader.fileno()).st_size if length is None else length
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_folders(target.parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(target, flags, FILE_MODE)
         with os.fdopen(descriptor, "wb") as writer:
@@ -101,6 +101,13 @@ def copy_file(source: Path, target: Path, length: int | None = None) -> Copied:
             writer.flush()
             sync_descriptor(writer.fileno())
     return copied
+
+
+def _make_folders(folder: Path) -> None:
+    """``mkdir`` makes parents with the usual mode; these are private, too."""
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir(mode=DIR_MODE, exist_ok=True)
 
 
 def _regular_opener(path: str, flags: int) -> int:

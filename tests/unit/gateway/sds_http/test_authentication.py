@@ -157,8 +157,8 @@ def test_a_renamed_copy_that_is_first_uses_the_signature_up() -> None:
             judge.caller(copy)
 
 
-def test_without_an_id_reads_may_be_repeated_and_writes_not() -> None:
-    judge, exchange = authenticator(), signed()
+def test_the_operator_may_accept_writes_without_an_id_once() -> None:
+    judge, exchange = authenticator(sds_v1="once"), signed()
     for _ in range(3):
         assert judge.caller(exchange, lambda _: False) is ALICE
     assert judge.caller(exchange, lambda _: True) is ALICE
@@ -166,8 +166,8 @@ def test_without_an_id_reads_may_be_repeated_and_writes_not() -> None:
         judge.caller(exchange, lambda _: True)
 
 
-def test_the_operator_may_allow_writes_without_an_id_to_be_repeated() -> None:
-    judge, exchange = authenticator(sds_v1="repeat"), signed()
+def test_writes_without_an_id_may_be_repeated_as_the_official_client_does() -> None:
+    judge, exchange = authenticator(), signed()
     for _ in range(3):
         assert judge.caller(exchange, lambda _: True) is ALICE
     with_id = signed(names=(*NAMES, "X-Xiaomi-Request-Id"))
@@ -179,7 +179,7 @@ def test_the_operator_may_allow_writes_without_an_id_to_be_repeated() -> None:
 def test_the_operator_may_turn_the_json_header_off() -> None:
     with pytest.raises(InvalidCredential, match="not accepted here"):
         authenticator(sds_v1="off").caller(signed())
-    with pytest.raises(ValueError, match="sds_v1 must be one of once, repeat, off"):
+    with pytest.raises(ValueError, match="sds_v1 must be one of repeat, once, off"):
         AuthLimits(sds_v1="on")
 
 

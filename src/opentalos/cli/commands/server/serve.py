@@ -1,5 +1,6 @@
 """``talos serve``: one server in the foreground."""
 
+import logging
 import os
 from pathlib import Path
 from typing import Final
@@ -8,7 +9,7 @@ import click
 
 ROOT_KEY_VARIABLE: Final = "TALOS_ROOT_KEY"
 _SHOWN: Final = (
-    "talos: warning: other users of this machine can see the secret of --root-key in the list of "
+    "other users of this machine can see the secret of --root-key in the list of "
     f"processes; use --root-key-file or the environment variable {ROOT_KEY_VARIABLE}"
 )
 
@@ -68,6 +69,8 @@ def serve(
     config = config.with_server(**{key: value for key, value in given.items() if value is not None})
     key = _root_key(root_key, root_key_file)
     set_up_logging(config.server.log_level, config.server.log_format)
+    if root_key is not None:
+        logging.getLogger("opentalos.server").warning(_SHOWN)
     run_server(config, key, _ready)
 
 
@@ -80,9 +83,7 @@ def _root_key(given: str | None, file: Path | None) -> tuple[str, str] | None:
     if file is not None:
         return read_root_key(file)
     if given is not None:
-        key = parse_key(given, "--root-key")
-        click.echo(_SHOWN, err=True)
-        return key
+        return parse_key(given, "--root-key")
     # Programs that the server starts inherit its environment, which must not have the secret.
     variable = os.environ.pop(ROOT_KEY_VARIABLE, "")
     return parse_key(variable, ROOT_KEY_VARIABLE) if variable else None
