@@ -150,7 +150,9 @@ TRANSITION_MUTANTS = (
     _stopped("write on after a failed commit", write_on_after_a_failed_commit),
     Mutant(
         "acknowledge before the registration",
-        _names("lost-write"),
+        # What was acknowledged is lost, or its offsets are used again, or its producer's next
+        # block seems to have a gap before it.
+        _names("lost-write", "inconsistent-offsets", "silent-cut", "false-sequence-gap"),
         acknowledge_before_the_registration,
         LOST_TAILS,
     ),
