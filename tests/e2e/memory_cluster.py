@@ -95,6 +95,7 @@ class MemoryServer:
                 server=self.name,
                 advertise=self.address,
                 secret_box=AesGcmSecretBox(KEY),
+                session_key=KEY,
                 incarnation=self.member.incarnation,
                 cluster=CLUSTER,
                 log=LogLimits(close_s=3.0),

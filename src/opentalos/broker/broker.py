@@ -9,6 +9,7 @@ from opentalos.broker.admin.key_use_upkeep import KeyUseUpkeep
 from opentalos.broker.admin.overview import OverviewService
 from opentalos.broker.admin.permissions import PermissionService
 from opentalos.broker.admin.principals import PrincipalService
+from opentalos.broker.admin.sessions import SessionService
 from opentalos.broker.admin.topic_groups import TopicGroupService
 from opentalos.broker.admin.topic_state import TopicReader
 from opentalos.broker.admin.topic_upkeep import TopicUpkeep
@@ -18,6 +19,7 @@ from opentalos.broker.audit.trail import AuditTrail
 from opentalos.broker.cluster.cluster import Cluster
 from opentalos.broker.cluster.ownership import SingleServerOwnership
 from opentalos.broker.cluster.partition_places import PartitionPlaces
+from opentalos.broker.cluster.records import SERVERS
 from opentalos.broker.cluster.service import ClusterService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
 from opentalos.broker.groups.consumers import ConsumerService
@@ -44,8 +46,10 @@ from opentalos.broker.tables.api.service import TableService
 from opentalos.broker.tables.maintenance.upkeep import TableUpkeep
 from opentalos.broker.tables.shard.shards import TableShards
 from opentalos.catalog.access.authorize import Authorizer
+from opentalos.catalog.principals.ended_sessions import EndedSessions
 from opentalos.catalog.principals.key_uses import KeyUses
 from opentalos.catalog.principals.principals import PrincipalDirectory
+from opentalos.catalog.principals.sealing import PrincipalSealing, SealPlan
 from opentalos.catalog.quota.projection_records import ProjectionCatalog
 from opentalos.catalog.quota.records import QuotaCatalog
 from opentalos.catalog.quota.space import SpaceLedger
@@ -77,7 +81,9 @@ class Catalogs:
     """The records that a broker keeps in memory, in the order they are loaded."""
 
     principals: PrincipalDirectory
+    sealing: PrincipalSealing
     key_uses: KeyUses
+    ended_sessions: EndedSessions
     quotas: QuotaCatalog
     projections: ProjectionCatalog
     topics: TopicCatalog
@@ -127,6 +133,7 @@ class Broker:
         self.principals = PrincipalService(
             catalogs.principals, context.authorizer, catalogs.key_uses, context.audit
         )
+        self.sessions = SessionService(context, catalogs.principals, catalogs.ended_sessions)
         # Messages.
         self.messages = MessageService(context)
         self.plain_messages = PlainMessageService(context, self.messages)
@@ -181,8 +188,10 @@ class Broker:
             if self._cluster is not None:
                 await self._cluster.enter()
             await self.context.log.start()
+            await self.catalogs.sealing.prepare()
             await self.catalogs.principals.start()
             await self.catalogs.key_uses.start()
+            await self.catalogs.ended_sessions.start()
             await self.catalogs.quotas.start()
             await self.catalogs.projections.start()
             await self.catalogs.topics.start()
@@ -198,6 +207,7 @@ class Broker:
         self.topic_upkeep.start()
         self.space_upkeep.start()
         self.key_use_upkeep.start()
+        self.catalogs.sealing.start()
         self.table_upkeep.start()
         if self.metering is not None:
             self.metering.start()
@@ -232,6 +242,7 @@ class Broker:
             self.topic_upkeep.close,
             self.space_upkeep.close,
             self.key_use_upkeep.close,
+            self.catalogs.sealing.close,
             self.table_upkeep.close,
             self.groups.close,
             self.shards.close,  # before the log, since streams write there
@@ -242,6 +253,7 @@ class Broker:
             self.catalogs.topics.close,
             self.catalogs.projections.close,
             self.catalogs.quotas.close,
+            self.catalogs.ended_sessions.close,
             self.catalogs.key_uses.close,
             self.catalogs.principals.close,
         )
@@ -269,6 +281,15 @@ def _metering(context: BrokerContext, system_topics: SystemTopics) -> Metering |
         return None
     put = partial(system_topics.put, USAGE_TOPIC, key=context.config.server)
     return Metering(context, settings.interval_s, put)
+
+
+def _seal_plan(config: BrokerConfig, cluster: Cluster | None) -> SealPlan:
+    return SealPlan(
+        server=config.server,
+        servers=SERVERS if cluster is not None else "",
+        memory=config.seal_memory,
+        again=config.auth.seal_principals_again,
+    )
 
 
 def open_broker(
@@ -309,7 +330,9 @@ def open_broker(
     principals = PrincipalDirectory(meta, clock, config.secret_box, lambda: throttle.invalidate())
     catalogs = Catalogs(
         principals=principals,
+        sealing=PrincipalSealing(meta, clock, principals, _seal_plan(config, cluster)),
         key_uses=KeyUses(meta, clock, principals, config.auth.key_use_interval_s),
+        ended_sessions=EndedSessions(meta, clock),
         quotas=QuotaCatalog(meta, lambda: throttle.invalidate()),
         projections=ProjectionCatalog(meta),
         topics=TopicCatalog(meta, topic_changed),

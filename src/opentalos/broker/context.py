@@ -7,6 +7,7 @@ from opentalos.broker.cluster.ownership import Ownership
 from opentalos.broker.long_work import LongWork
 from opentalos.broker.messaging.block_reader import BlockReader
 from opentalos.catalog.access.authorize import Authorizer, topic_not_exist
+from opentalos.catalog.principals.seal import SealMemory
 from opentalos.catalog.principals.secret_box import SecretBox
 from opentalos.catalog.quota.change_rates import ChangeRates
 from opentalos.catalog.quota.space import SpaceLedger
@@ -49,6 +50,9 @@ class BrokerConfig:
     server: str
     advertise: str
     secret_box: SecretBox
+    seal_memory: SealMemory | None = None  # None: see SealPlan
+    # Sessions are signed with it; empty: with a random one, so that they end with the process.
+    session_key: bytes = field(default=b"", repr=False)
     incarnation: str = ""
     cluster: ClusterLimits | None = None  # needed with peers
     drain_s: float = 0.0  # a stop waits this long for requests, between lending and sealing

@@ -1,18 +1,16 @@
 """The status page at ``/``: one HTML page, for callers with a key.
 
-It shows what ``GET /rest/v1/status`` and ``GET /rest/v1/cluster`` return to the same caller.
+It shows what ``GET /rest/v1/status`` and ``GET /rest/v1/cluster`` return to the same caller. A
+browser without a session gets a form to log in; programs send their key as everywhere.
 """
 
 import asyncio
-import base64
-import hashlib
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from html import escape
 
-from opentalos import __version__
 from opentalos.broker.admin.overview import TopicOverview
 from opentalos.broker.broker import Broker
 from opentalos.broker.cluster.service import ClusterStatus
@@ -20,19 +18,20 @@ from opentalos.broker.tables.api.values import StreamState, Table
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import RETRY_AFTER, head
 from opentalos.gateway.http.request_scope import request_scope
-from opentalos.gateway.rest.routing.credentials import credentials_of
+from opentalos.gateway.rest.routing.credentials import challenge_of
 from opentalos.gateway.rest.routing.errors import status_of
-from opentalos.gateway.slots import Slots
-from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.gateway.rest.routing.origin import check_origin, from_browser
+from opentalos.gateway.session import forms
+from opentalos.gateway.session.callers import Callers
+from opentalos.gateway.slots import Slot, Slots
 from opentalos.model.errors import (
     AttemptsExceeded,
-    ExcessivePending,
     InvalidCredential,
     PermissionDenied,
     TalosError,
     Unavailable,
 )
-from opentalos.model.identity import Principal
+from opentalos.model.identity import GUEST, Principal
 
 TASKS_MAX = 20  # concurrent pages, whole server: each queries all partitions that it shows
 TASKS_KEPT = 4  # of them, for administrators
@@ -41,75 +40,80 @@ REFRESH_S = 5
 _NONE = "-"
 _KIB = 1024
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
-_CHALLENGE = b'WWW-Authenticate: Basic realm="talos", charset="UTF-8"\r\n'
 _HTML = b"text/html; charset=utf-8"
-_STYLE = """
-body{font:15px/1.4 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;
-color:#222;background:#fff}
-h1{font-size:1.4rem;margin:0}h2{font-size:1.1rem;margin:2rem 0 .5rem}
-p{color:#555;margin:.3rem 0}
-table{border-collapse:collapse;width:100%}
-th,td{text-align:left;padding:.35rem .8rem .35rem 0;border-bottom:1px solid #ddd;
-vertical-align:top;overflow-wrap:anywhere}
-th{font-weight:600;color:#555;white-space:nowrap}
-.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-.bad{color:#a40000;font-weight:600}
-@media(prefers-color-scheme:dark){body{background:#181a1b;color:#ddd}p,th{color:#aaa}
-th,td{border-color:#444}.bad{color:#ff7b7b}}
-"""
-_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest())
-_HEADERS = (
-    b"Cache-Control: no-store\r\n"
-    b"Content-Security-Policy: default-src 'none'; style-src 'sha256-%b'; img-src data:; "
-    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
-    b"X-Content-Type-Options: nosniff\r\n"
-    b"Referrer-Policy: no-referrer\r\n" % _STYLE_HASH
-)
+_SEE_OTHER = 303
+_END = "\n</body></html>\n"
 
 _log = logging.getLogger("opentalos.status")
 
 
 class StatusPage:
-    """Answers ``GET /`` with HTTP basic authentication, key id and secret."""
+    """Answers ``GET /`` to every caller of REST, and ``POST /`` of the forms of its pages."""
 
-    def __init__(self, broker: Broker, authenticator: Authenticator) -> None:
-        self._broker, self._authenticator = broker, authenticator
+    def __init__(self, broker: Broker, callers: Callers) -> None:
+        self._broker, self._callers = broker, callers
         self._slots = Slots("status pages", TASKS_MAX, TASKS_KEPT)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, exchange: Exchange) -> None:
         """Handler of the path."""
-        if exchange.method not in (b"GET", b"HEAD"):
-            exchange.reply_text(405, "send GET", b"Allow: GET, HEAD\r\n")
+        if exchange.method not in (b"GET", b"HEAD", b"POST"):
+            exchange.reply_text(405, "send GET", b"Allow: GET, HEAD, POST\r\n")
             return
+        form: forms.Form | None = None
         try:
-            key_id, secret = credentials_of(exchange.headers.get(b"authorization", b""))
-            caller = self._authenticator.by_secret(
-                key_id, secret, exchange.peer, private=exchange.private
-            )
-            slot = self._slots.take(caller, exchange.network)
-        except (AttemptsExceeded, ExcessivePending, InvalidCredential) as error:
+            if exchange.method == b"POST":
+                check_origin(exchange.method, exchange.headers)
+                form = forms.form_of(exchange)
+            with request_scope(exchange):
+                caller = GUEST if form is not None else self._callers.at_once(exchange)
+            slot = self._slots.take(caller or GUEST, exchange.network)
+        except TalosError as error:
             _refuse(exchange, error)
             return
-        task = asyncio.get_running_loop().create_task(self._run(exchange, caller))
-        exchange.late = partial(_give_up, exchange, task)
+        run = self._shown(exchange, caller, slot) if form is None else self._sent(exchange, form)
+        task = asyncio.get_running_loop().create_task(self._answer(exchange, run))
+        # Cancelling a read changes nothing.
+        exchange.late = partial(_refuse, exchange) if form else partial(_give_up, exchange, task)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(slot.free)
 
-    async def _run(self, exchange: Exchange, caller: Principal) -> None:
+    async def _answer(self, exchange: Exchange, run: Awaitable[None]) -> None:
         with request_scope(exchange):
             try:
-                page = await self._page(caller)
+                await run
             except TalosError as error:
                 _refuse(exchange, error)
             except Exception:
                 _log.exception("status page failed with an internal error")
                 exchange.reply_text(500, f"internal error, request {exchange.request_id}")
-            else:
-                exchange.reply(head(200, _HTML), page.encode("utf-8", "replace"), _HEADERS)
 
-    async def _page(self, caller: Principal) -> str:
+    async def _shown(self, exchange: Exchange, caller: Principal | None, slot: Slot) -> None:
+        if caller is None:
+            await self._callers.prepare(exchange)
+            caller = self._callers.caller(exchange)
+            slot.pass_to(caller, exchange.network)
+        session = self._callers.session(exchange)
+        proof = self._callers.proof(session) if session is not None else ""
+        page = await self._page(caller, proof)
+        extra = forms.HEADERS + self._callers.renewal(exchange)
+        exchange.reply(head(200, _HTML), page.encode("utf-8", "replace"), extra)
+
+    async def _sent(self, exchange: Exchange, form: forms.Form) -> None:
+        """Log in or out, then show the page again."""
+        extra = forms.HEADERS + b"Location: /\r\n"
+        if form.log_out:
+            session = self._callers.session(exchange)
+            if session is not None:
+                self._callers.check_proof(session, form.log_out)
+                extra += _set_cookie(await self._callers.log_out(exchange, session))
+        else:
+            _, cookie = await self._callers.log_in(exchange, (form.key_id, form.secret))
+            extra += _set_cookie(cookie)
+        exchange.reply(head(_SEE_OTHER, _HTML), b"", extra)
+
+    async def _page(self, caller: Principal, proof: str) -> str:
         topics, more = await self._broker.overview.overview(caller)
         cluster = None
         if self._broker.cluster is not None and caller.admin:
@@ -119,7 +123,9 @@ class StatusPage:
                 cluster = None
         tables = self._broker.table_admin.list(caller, visible=True)
         server = self._broker.context.config.server
-        return render(server, caller.id, topics, more, cluster, tables)
+        page = render(server, caller.id, topics, more, cluster, tables)
+        # The form is the only part that is not the same for all sessions of a principal.
+        return page.replace(_END, forms.logout_form(proof) + _END) if proof else page
 
 
 def render(
@@ -131,13 +137,9 @@ def render(
     tables: Sequence[Table] = (),
 ) -> str:
     """The whole page; all names are escaped."""
+    refresh = f'<meta http-equiv="refresh" content="{REFRESH_S}">'
     parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-        f'<meta http-equiv="refresh" content="{REFRESH_S}">',
-        '<meta name="viewport" content="width=device-width,initial-scale=1">',
-        f'<link rel="icon" href="data:,"><title>OpenTalos on {escape(server)}</title>',
-        f"<style>{_STYLE}</style></head><body>",
-        f"<h1>OpenTalos {escape(__version__)}</h1>",
+        *forms.start(f"OpenTalos on {escape(server)}", refresh),
         f"<p>Server {escape(server)}, as {escape(caller)} sees it. "
         f"Refreshed every {REFRESH_S} seconds.</p>",
         *_topics(topics, more),
@@ -145,8 +147,7 @@ def render(
     ]
     if cluster is not None:
         parts += _members(cluster)
-    parts.append("</body></html>\n")
-    return "\n".join(parts)
+    return "\n".join(parts) + _END
 
 
 def _topics(topics: Sequence[TopicOverview], more: int) -> list[str]:
@@ -252,6 +253,19 @@ def _give_up(exchange: Exchange, task: asyncio.Task[None], error: TalosError) ->
 
 def _refuse(exchange: Exchange, error: TalosError) -> None:
     exchange.failure = type(error).__name__
-    challenge = _CHALLENGE if isinstance(error, InvalidCredential) else b""
-    again = RETRY_AFTER if isinstance(error, Unavailable) else b""
-    exchange.reply_text(status_of(error), str(error), challenge + again + _HEADERS)
+    headers, status = exchange.headers, status_of(error)
+    extra = forms.HEADERS
+    if isinstance(error, InvalidCredential):
+        extra += challenge_of(headers)
+    if isinstance(error, Unavailable):
+        extra += RETRY_AFTER
+    if isinstance(error, InvalidCredential | AttemptsExceeded) and from_browser(headers):
+        tried = exchange.method == b"POST" or b"cookie" in headers
+        page = forms.login_page(str(error) if tried else "")
+        exchange.reply(head(status, _HTML), page.encode("utf-8", "replace"), extra)
+    else:
+        exchange.reply_text(status, str(error), extra)
+
+
+def _set_cookie(value: str) -> bytes:
+    return f"Set-Cookie: {value}\r\n".encode()

@@ -9,7 +9,7 @@ from opentalos.adapters.thread_start import thread_start_failures
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.admin.token_principals import TokenPrincipals
 from opentalos.broker.broker import Broker
-from opentalos.gateway.callers import Callers
+from opentalos.gateway.callers import Callers as ClaimedCallers
 from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.exchange import Handler
 from opentalos.gateway.http.server import HttpServer
@@ -22,6 +22,7 @@ from opentalos.gateway.rest.gateway import RestGateway
 from opentalos.gateway.rest.token_callers import TokenCallers
 from opentalos.gateway.sds_http.gateway import SdsGateway
 from opentalos.gateway.sds_http.handlers import Services
+from opentalos.gateway.session.callers import Callers
 from opentalos.gateway.status_page import StatusPage
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
@@ -95,7 +96,8 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
             broker.cluster.count(forwarding.counters)
     thrift = ThriftGateway(broker, authenticator, HANDLERS, forwarding)
     tokens = _token_callers(broker, config.oidc, authenticator)
-    rest = RestGateway(broker, authenticator, forwarding, tokens=tokens)
+    callers = Callers(authenticator, broker.sessions, tokens)
+    rest = RestGateway(broker, callers, forwarding)
     prefixes += rest.prefix_routes()
     tables = Services(broker.tables, broker.table_admin, broker.shards, broker.put_fast_path)
     sds = SdsGateway(tables, authenticator)
@@ -107,7 +109,7 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
         forwarding=forwarding,
         process=port.figures,
     )
-    port.http.budget.identify = Callers(authenticator, proofs).identify
+    port.http.budget.identify = ClaimedCallers(authenticator, proofs).identify
     metrics = MetricsPage(config.metrics, sources, authenticator)
     port.readiness.broker = broker
     exact: dict[bytes, Handler] = {
@@ -115,7 +117,7 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
         **sds.routes(),
         **port.readiness.routes(),
         b"/metrics": metrics.serve,
-        b"/": StatusPage(broker, authenticator).serve,
+        b"/": StatusPage(broker, callers).serve,
     }
     return Gateways(thrift, rest, sds, exact, prefixes)
 

@@ -155,7 +155,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             member = await become_member(config, directory, stores, tls.client)
             undo.push_async_callback(member.peers.close)
             key = member.key
-        settings = _broker_config(config, stores, directory.server, key)
+        settings = _broker_config(config, stores, directory.server, key, directory)
         if member is not None and place is not None:
             settings = _as_member(settings, config, member, place)
         broker = open_broker(
@@ -222,12 +222,16 @@ async def open_with_retries(config: Config, directory: DataDirectory, root_key: 
         await asyncio.sleep(_START_RETRY_S)
 
 
-def _broker_config(config: Config, stores: Stores, server: str, key: bytes) -> BrokerConfig:
+def _broker_config(
+    config: Config, stores: Stores, server: str, key: bytes, seals: DataDirectory | None = None
+) -> BrokerConfig:
     return BrokerConfig(
         server=server,
+        seal_memory=seals,
         advertise=config.server.advertise or config.server.listen,
         drain_s=config.http.drain_s,
         secret_box=AesGcmSecretBox(key),
+        session_key=key,
         log=replace(
             config.log,
             segments_open_max=segments_open_max(config, memory_bytes()),

@@ -10,7 +10,9 @@ import pytest
 from opentalos.broker.admin.overview import Rate, TopicOverview
 from opentalos.broker.cluster.service import ClusterStatus, ServerState, ServerStatus
 from opentalos.broker.tables.api.values import StreamState, Table
-from opentalos.gateway.status_page import _HEADERS, _STYLE, _size, render
+from opentalos.gateway.session.forms import HEADERS as _HEADERS
+from opentalos.gateway.session.forms import STYLE as _STYLE
+from opentalos.gateway.status_page import _size, render
 from opentalos.model.table import KeyPart, TableSchema
 
 EVIL = "<script>alert('x')</script>\"&"

@@ -11,6 +11,7 @@ _REASONS = {
     200: b"OK",
     201: b"Created",
     204: b"No Content",
+    303: b"See Other",
     400: b"Bad Request",
     401: b"Unauthorized",
     403: b"Forbidden",

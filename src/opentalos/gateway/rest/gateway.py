@@ -14,7 +14,7 @@ from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
 from opentalos.gateway.rest.routes import TABLE
 from opentalos.gateway.rest.routing.call import Answer, Call
-from opentalos.gateway.rest.routing.credentials import challenge_of, credentials_of, token_of
+from opentalos.gateway.rest.routing.credentials import challenge_of
 from opentalos.gateway.rest.routing.errors import (
     MethodNotAllowed,
     Unusable,
@@ -30,9 +30,9 @@ from opentalos.gateway.rest.routing.request import (
     query_of,
 )
 from opentalos.gateway.rest.routing.route import JSON, Match, RouteTable, with_implied
-from opentalos.gateway.rest.token_callers import TokenCallers
+from opentalos.gateway.session.callers import Callers
+from opentalos.gateway.session.cookies import cookie_of
 from opentalos.gateway.slots import Slot, Slots
-from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import (
     InvalidCredential,
     PartitionNotExist,
@@ -60,20 +60,18 @@ _log = logging.getLogger("opentalos.rest")
 class RestGateway:
     """Serves everything below ``/rest/v1``.
 
-    Args: forwarding: to the other servers of a cluster; None: a single server. tokens: callers
-        with a bearer token; None: only keys are accepted.
+    Args: forwarding: to the other servers of a cluster; None: a single server.
     """
 
     def __init__(
         self,
         broker: Broker,
-        authenticator: Authenticator,
+        callers: Callers,
         forwarding: Forwarding | None = None,
         table: RouteTable = TABLE,
-        tokens: TokenCallers | None = None,
     ) -> None:
-        self._broker, self._authenticator = broker, authenticator
-        self._forwarding, self._table, self._tokens = forwarding, table, tokens
+        self._broker, self._callers = broker, callers
+        self._forwarding, self._table = forwarding, table
         self._calls = Slots("calls", TASKS_MAX, TASKS_KEPT)
         self._streams = Slots("streams", STREAMS_MAX, STREAMS_KEPT)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -99,10 +97,12 @@ class RestGateway:
                 self._reply_options(exchange, request_id)
                 return
             match = self._table.find(exchange.method.decode("latin-1"), _path(exchange))
-            if not match.route.public and not exchange.forwarder:  # who forwarded it checked it
-                check_origin(exchange.method, exchange.headers)
+            public = match.route.public
+            if not (public and match.route.reads) and not exchange.forwarder:
+                session = cookie_of(exchange) is not None  # who forwarded it checked it
+                check_origin(exchange.method, exchange.headers, session=session)
             with request_scope(exchange):
-                caller = GUEST if match.route.public else self._caller_at_once(exchange)
+                caller = GUEST if public else self._callers.at_once(exchange)
             slots = self._streams if match.route.streams else self._calls
             slot = slots.take(caller or GUEST, exchange.network)
         except TalosError as error:
@@ -129,7 +129,8 @@ class RestGateway:
         try:
             with request_scope(exchange):
                 if caller is None:
-                    caller = await self._token_caller(exchange)
+                    await self._callers.prepare(exchange)
+                    caller = self._callers.caller(exchange)
                     slot.pass_to(caller, exchange.network)
                 call = await self._call(exchange, caller, match)
                 await self._or_forward(exchange, partial(self._answer, call, match, request_id))
@@ -176,33 +177,10 @@ class RestGateway:
             query=query,
             headers=headers,
             document=document,
-            again=partial(self._caller, exchange),
+            again=partial(self._callers.caller, exchange),
+            callers=self._callers,
             raw=raw,
             table=self._table,
-        )
-
-    def _caller_at_once(self, exchange: Exchange) -> Principal | None:
-        """None: a token, for which the issuer may have to be asked."""
-        if self._tokens is not None and token_of(exchange.headers.get(b"authorization", b"")):
-            return None
-        return self._caller(exchange)
-
-    async def _token_caller(self, exchange: Exchange) -> Principal:
-        assert self._tokens is not None
-        await self._tokens.prepare(exchange)
-        return self._caller(exchange)
-
-    def _caller(self, exchange: Exchange) -> Principal:
-        if self._tokens is not None:
-            found = self._tokens.caller(exchange)
-            if found is not None:
-                return found
-        certified = self._authenticator.by_certificate(exchange)
-        if certified is not None:
-            return certified
-        key_id, secret = credentials_of(exchange.headers.get(b"authorization", b""))
-        return self._authenticator.by_secret(
-            key_id, secret, exchange.peer, private=exchange.private
         )
 
     async def _answer(self, call: Call, match: Match, request_id: bytes) -> None:
@@ -211,6 +189,8 @@ class RestGateway:
             return  # the handler streamed it
         status = answer.status or match.route.status
         extra = _NO_STORE + _id_line(request_id)
+        if not match.route.public:
+            extra += self._callers.renewal(call.exchange)
         for name, value in answer.headers:
             extra += f"{name}: {value}\r\n".encode()
         if answer.chunks:

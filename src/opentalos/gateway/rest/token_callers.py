@@ -46,11 +46,17 @@ class TokenCallers:
 
     def caller(self, exchange: Exchange) -> Principal | None:
         """The principal; None: there is no token. Raises: InvalidCredential, audited."""
+        found = self.identity(exchange)
+        return None if found is None else found[0]
+
+    def identity(self, exchange: Exchange) -> tuple[Principal, float] | None:
+        """The principal, and when its token expires, Unix time. Otherwise as ``caller``."""
         token = token_of(exchange.headers.get(b"authorization", b""))
         if token is None:
             return None
         try:
-            return self._principals.principal(self._verifier.verify(token))
+            identity = self._verifier.verify(token)
+            return self._principals.principal(identity), identity.expires_s
         except InvalidCredential as error:
             self._authenticator.deny(exchange.peer, _WHO, error)
             raise

@@ -77,7 +77,10 @@ class AuthLimits:
     failures_per_s: float = 1.0  # further ones after that
     secrets_over_http: bool = False  # true: basic and bearer without TLS from other machines too
     key_use_interval_s: float = 600.0  # between writes of when keys were last used
+    session_s: float = 43_200.0  # a login lasts this long at most
+    session_idle_s: float = 1_800.0  # and ends when unused for this long
     sds_v1: str = "repeat"  # JSON header of SDS clients: repeat, a write once, or off
+    seal_principals_again: bool = False  # true: for one start after an older version ran
     attached_info_signed: bool = False  # true: Attached-Info needs a signed copy of itself
 
     def __post_init__(self) -> None:
@@ -89,3 +92,5 @@ class AuthLimits:
         need(self.failures_max > 0, "need failures_max > 0")
         need(self.failures_per_s > 0, "need failures_per_s > 0")
         need(self.key_use_interval_s >= 1, "need key_use_interval_s >= 1")
+        need(self.session_idle_s >= 60, "need session_idle_s >= 60")
+        need(self.session_s >= self.session_idle_s, "session_s must be at least session_idle_s")

@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 from tests.unit.broker.support import World, world
 
+from opentalos.broker.broker import Broker
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.rest.gateway import RestGateway
 from opentalos.gateway.rest.routes import TABLE
 from opentalos.gateway.rest.routing.openapi import statuses_of
 from opentalos.gateway.rest.routing.schema import check
+from opentalos.gateway.session.callers import Callers
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.identity import Principal
 from opentalos.model.settings.security import AuthLimits
@@ -93,6 +95,7 @@ async def exchanged(
     body: bytes,
     *,
     private: bool = True,
+    secure: bool = False,
 ) -> Replied:
     """Hand a request to the gateway and wait for its reply."""
     replied: asyncio.Future[Replied] = asyncio.get_running_loop().create_future()
@@ -113,6 +116,8 @@ async def exchanged(
         answer=answer,
         answer_chunks=answer_chunks,
         alive=True,
+        secure=secure,
+        certificate=None,
         private=private,
         peer="192.0.2.1",
         network="192.0.2.1",
@@ -124,14 +129,19 @@ async def exchanged(
     return await asyncio.wait_for(replied, ANSWER_S)
 
 
+def gateway_of(broker: Broker) -> RestGateway:
+    """REST of a broker, with keys and sessions."""
+    authenticator = Authenticator(broker.principals, AuthLimits())
+    return RestGateway(broker, Callers(authenticator, broker.sessions))
+
+
 @asynccontextmanager
 async def rest(**config: Any) -> AsyncIterator[Rest]:
     """A started broker behind REST, with its root and user alice."""
     async with world(**config) as made:
         broker = made.broker
         await broker.principals.ensure_root("AKROOT", "root-secret")
-        authenticator = Authenticator(broker.principals, AuthLimits())
-        client = Rest(made, RestGateway(broker, authenticator))
+        client = Rest(made, gateway_of(broker))
         client.tokens["root"] = base64.b64encode(b"AKROOT:root-secret")
         await client.user("alice")
         yield client

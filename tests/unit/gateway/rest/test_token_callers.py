@@ -8,6 +8,7 @@ from tests.unit.gateway.rest.support import Rest, exchanged
 from opentalos.broker.admin.token_principals import TokenPrincipals
 from opentalos.gateway.rest.gateway import RestGateway
 from opentalos.gateway.rest.token_callers import TokenCallers
+from opentalos.gateway.session.callers import Callers
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import InvalidCredential, StoreUnavailable
 from opentalos.model.identity import TokenIdentity
@@ -37,7 +38,9 @@ def with_tokens(call: Rest) -> Rest:
     authenticator = Authenticator(broker.principals, AuthLimits())
     principals = TokenPrincipals(broker.catalogs.principals, create=False)
     tokens = TokenCallers(Verifier(), principals, authenticator)
-    return replace(call, gateway=RestGateway(broker, authenticator, tokens=tokens))
+    return replace(
+        call, gateway=RestGateway(broker, Callers(authenticator, broker.sessions, tokens))
+    )
 
 
 async def _listed(call: Rest, token: str) -> tuple[int, object]:

@@ -41,6 +41,7 @@ class Call:
     headers: Mapping[str, Any]
     document: Any = None
     again: Callable[[], object] = lambda: None  # raises InvalidCredential if the key is gone
+    callers: Any = None  # Callers, for routes that log in and out
     raw: bool = False  # the body is of a content type that is not decoded
     table: Any = None  # the RouteTable, which the OpenAPI document describes
 

@@ -32,6 +32,10 @@ class NoSuchStream(BadRequest):
     """The table has no stream to that topic."""
 
 
+class NoSession(BadRequest):
+    """The request belongs to no session."""
+
+
 class Unusable(BadRequest):
     """Each value is valid, but not together or not for this resource."""
 
@@ -52,6 +56,7 @@ def usable() -> Iterator[None]:
 STATUS: dict[type[TalosError], int] = {
     NotServed: 404,
     NoSuchStream: 404,
+    NoSession: 404,
     MethodNotAllowed: 405,
     UnsupportedMediaType: 415,
     NotClustered: 409,

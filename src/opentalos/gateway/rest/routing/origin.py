@@ -15,12 +15,13 @@ _OWN_SITES: Final = (b"same-origin", b"none")  # none: the user typed the addres
 _DEFAULT_PORTS: Final = {b"http": b":80", b"https": b":443"}
 
 
-def check_origin(method: bytes, headers: Mapping[bytes, bytes]) -> None:
+def check_origin(method: bytes, headers: Mapping[bytes, bytes], *, session: bool = False) -> None:
     """Of a request that changes something or has credentials that a browser adds by itself.
 
+    Args:   session: it has the cookie of a session.
     Raises: PermissionDenied: a page of another site sent it.
     """
-    ambient = headers.get(b"authorization", b"")[:6].lower() == b"basic "
+    ambient = session or headers.get(b"authorization", b"")[:6].lower() == b"basic "
     if method in _READS and not ambient:
         return
     site = headers.get(b"sec-fetch-site")

@@ -5,7 +5,7 @@ import base64
 from typing import Any
 
 import pytest
-from tests.unit.gateway.rest.support import Rest
+from tests.unit.gateway.rest.support import Rest, gateway_of
 from tests.unit.gateway.rest.topic.test_topics import alice
 
 from opentalos.broker.messaging.keyed_puts import WINDOW_S
@@ -140,8 +140,7 @@ async def test_a_repeat_after_the_window_or_a_restart_is_stored_once(call: Rest)
     assert len(keyed) == 0
     again = await call("POST", PATH, sent, by="alice", headers=headers)
     assert again.document == first.document
-    call.gateway._broker = await call.world.restart()
-    call.gateway._authenticator.principals = call.gateway._broker.principals
+    call.gateway = gateway_of(await call.world.restart())
     again = await call("POST", PATH, sent, by="alice", headers=headers)
     assert again.document["messages"] == 2
     assert len((await read(call))["messages"]) == 2

@@ -1,0 +1,1 @@
+"""Sessions of browsers: cookies, logins, and who sent a request."""
