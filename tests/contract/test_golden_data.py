@@ -48,7 +48,11 @@ async def opened(data: Path, limits: LogLimits) -> AsyncIterator[Broker]:
     meta = await open_sqlite_meta_store(data / "meta.sqlite")
     rows = await open_sqlite_row_store(data / "rows.sqlite")
     config = BrokerConfig(
-        server=directory.server, advertise="127.0.0.1:9420", secret_box=box, log=limits
+        server=directory.server,
+        advertise="127.0.0.1:9420",
+        secret_box=box,
+        seal_memory=directory,
+        log=limits,
     )
     broker = open_broker(files=files, meta=meta, rows=rows, clock=SystemClock(), config=config)
     await broker.start()

@@ -69,6 +69,7 @@ async def opened(data: Path, now_ms: int, limits: LogLimits) -> AsyncIterator[Br
         server=directory.server,
         advertise="127.0.0.1:9420",
         secret_box=box,
+        seal_memory=directory,
         log=limits,
         metering=MeteringSettings(),
     )

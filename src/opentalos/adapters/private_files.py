@@ -60,3 +60,17 @@ def create_private(path: Path) -> None:
 def private_opener(path: str, flags: int) -> int:
     """An ``opener`` of ``open``: files that it makes are private."""
     return os.open(path, flags, FILE_MODE)
+
+
+def read_credential(path: Path) -> str:
+    """The text of a file that only its owner may read. Raises: ConfigError."""
+    try:
+        shared = path.stat().st_mode & _OTHERS
+        text = path.read_text("utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read credential file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"cannot read credential file {path}: not UTF-8") from error
+    if shared:
+        raise ConfigError(f"other users can read credential file {path}; run chmod 600 on it")
+    return text

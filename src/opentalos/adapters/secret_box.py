@@ -1,5 +1,7 @@
 """Secrets at rest: AES-256-GCM under the server's key."""
 
+import hashlib
+import hmac
 import os
 
 from cryptography.exceptions import InvalidTag
@@ -11,6 +13,7 @@ KEY_BYTES = 32
 _VERSION = 1
 _NONCE_BYTES = 12  # the size GCM is defined for
 _TAG_BYTES = 16
+_MAC_PURPOSE = b"opentalos MAC of records 1"  # derives a key that is used for nothing else
 
 
 class AesGcmSecretBox:
@@ -23,6 +26,7 @@ class AesGcmSecretBox:
         if len(key) != KEY_BYTES:
             raise ConfigError(f"the server key has {len(key)} bytes; it must have {KEY_BYTES}")
         self._cipher = AESGCM(key)
+        self._mac_key = hmac.digest(key, _MAC_PURPOSE, hashlib.sha256)
 
     def seal(self, secret: bytes, name: str) -> bytes:
         """Encrypt ``secret``; the result is safe to store."""
@@ -47,3 +51,7 @@ class AesGcmSecretBox:
                 "or "
                 "the record is damaged; check DATA/server.key or [cluster] key_file"
             ) from error
+
+    def mac(self, content: bytes) -> bytes:
+        """HMAC-SHA-256 of the content, 32 bytes."""
+        return hmac.digest(self._mac_key, content, hashlib.sha256)

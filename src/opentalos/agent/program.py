@@ -15,7 +15,8 @@ from typing import Final
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.machine import MachineUse, look_at_machine, machine_name
 from opentalos.adapters.spool import Outbox, Spool, read_last_step, write_last_step
-from opentalos.agent.pushed_points import PushedPoints, TooManySeries
+from opentalos.agent.push_port import PushPort, read_push_key
+from opentalos.agent.pushed_points import PushedPoints
 from opentalos.agent.settings import AgentSettings
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.server import HttpServer
@@ -27,7 +28,6 @@ from opentalos.sdk.core.config import ClientConfig
 from opentalos.server.config import parse_address
 from opentalos.server.log_setup import set_up_logging
 from opentalos.server.measuring.intervals import Intervals
-from opentalos.wire.metrics.falcon import decode_push
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 from opentalos.wire.metrics.measures import MACHINE
 
@@ -50,32 +50,6 @@ _LIMITS: Final = HttpLimits(
 _log = logging.getLogger("opentalos.agent")
 
 
-class PushPort:
-    """``POST /v1/push``: 200, or 4xx with the reason why the push was rejected."""
-
-    def __init__(self, points: PushedPoints) -> None:
-        self._points = points
-        self.refused = 0  # since the start
-
-    def serve(self, exchange: Exchange) -> None:
-        """Handle one push."""
-        if exchange.method != b"POST":
-            exchange.reply_text(405, "use POST", b"Allow: POST\r\n")
-            return
-        try:
-            self._points.add(decode_push(exchange.body))
-        except TooManySeries as error:
-            self._refuse(exchange, 429, error)
-        except TalosError as error:
-            self._refuse(exchange, 400, error)
-        else:
-            exchange.reply_text(200, "success")
-
-    def _refuse(self, exchange: Exchange, status: int, error: TalosError) -> None:
-        self.refused += 1
-        exchange.reply_text(status, str(error))
-
-
 def reply_alive(exchange: Exchange) -> None:
     """Handle /healthz."""
     exchange.reply_text(200, "ok")
@@ -93,7 +67,9 @@ class Agent:
         self._threads = IoThreads("agent", threads=1, threads_max=1)
         self._intervals = Intervals(settings.step_s * _MS_PER_S)
         self._points = PushedPoints()
-        self._port = PushPort(self._points)
+        host, _ = parse_address(settings.listen, "--listen")
+        key = read_push_key(settings.push_key_file, host)
+        self._port = PushPort(self._points, key)
         self._http = HttpServer(_LIMITS, {PUSH_PATH: self._port.serve, b"/healthz": reply_alive})
         self._use = MachineUse({}, {})
         self._before: dict[str, float] = {}

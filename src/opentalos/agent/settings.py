@@ -13,3 +13,4 @@ class AgentSettings:
     spool_bytes_max: int
     step_s: int
     machine: str  # empty: the host name
+    push_key_file: Path | None = None  # needed beyond loopback

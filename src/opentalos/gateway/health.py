@@ -44,6 +44,12 @@ class Readiness:
             found.append(
                 f"{figures.damaged_segments} segments are damaged: the log names them (scrub: ...)"
             )
+        refused = len(self.broker.catalogs.principals.seal.refused)
+        if refused:
+            found.append(
+                f"{refused} records of principals are ignored, since their MAC is missing or wrong "
+                "(the log names them)"
+            )
         cluster = self.broker.membership
         if cluster is not None and not cluster.membership.valid:
             found.append(

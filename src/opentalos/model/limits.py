@@ -406,10 +406,12 @@ class ZookeeperLimits:
     connect_timeout_s: float = 10.0
     call_timeout_s: float = 10.0
     auth: str = ""  # SCHEME:CREDENTIAL, such as digest:user:password; empty: none
+    auth_file: str = ""  # file with that credential, so that it is not in the configuration
     tombstone_s: float = 86_400.0  # a removed record keeps its version this long
 
     def __post_init__(self) -> None:
         need(self.session_s > 0, "need session_s > 0")
+        need(not (self.auth and self.auth_file), "set auth or auth_file, not both")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

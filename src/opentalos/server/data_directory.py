@@ -20,6 +20,7 @@ FORMAT_VERSION = 1
 SERVER_KEY_FILE = "server.key"
 ROOT_KEY_FILE = "root.key"
 SERVER_KEY_BYTES = 32  # AES-256
+SEALED_FILE = "principals.sealed"
 _SECRET_BYTES = 30  # 40 characters of base64
 _KEY_ID_BYTES = 8
 _SERVER_ID_BYTES = 6
@@ -30,6 +31,7 @@ _OURS = (
     "lock",
     "log",
     "measuring",
+    "principals.sealed",
     "root.key",
     "server.json",
     "server.key",
@@ -143,6 +145,15 @@ class DataDirectory:
         secret = base64.urlsafe_b64encode(self._clock.token(_SECRET_BYTES)).decode()
         write_atomically(path, f"{key_id}:{secret}\n".encode())
         return key_id, secret
+
+    @property
+    def sealed(self) -> bool:
+        """Whether all records of principals were sealed; see SealMemory."""
+        return (self.path / SEALED_FILE).exists()
+
+    def note_sealed(self) -> None:
+        """Remember ``sealed`` over restarts. Raises: ConfigError."""
+        write_atomically(self.path / SEALED_FILE, b"records of principals have MACs\n")
 
     def write_server_json(self, record: dict[str, Any]) -> None:
         """Publish how local programs reach this server."""

@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.local import LocalFileStore, open_local_file_store
-from opentalos.adapters.private_files import make_private
+from opentalos.adapters.private_files import make_private, read_credential
 from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
 from opentalos.broker.long_work import TURNS_MAX
 from opentalos.model.errors import ConfigError, Unavailable
@@ -125,7 +125,10 @@ async def open_meta(config: Config, data: Path) -> MetaStore:
     if url.startswith("zookeeper://"):
         from opentalos.adapters.zookeeper import open_zookeeper_meta_store
 
-        return await open_zookeeper_meta_store(url, config.zookeeper)
+        limits = config.zookeeper
+        if limits.auth_file:
+            limits = replace(limits, auth=read_credential(Path(limits.auth_file)), auth_file="")
+        return await open_zookeeper_meta_store(url, limits)
     return await open_sqlite_meta_store(local_path(url, data / META_FILE))
 
 

@@ -174,6 +174,9 @@ PERSON = "principals/{id}"
 TENANT_LINES = (
     rest("GET quota", model.anybody),
     rest("GET audit", model.any_key),
+    rest("POST session", model.any_key),
+    rest("GET session", model.any_key),
+    rest("DELETE session", model.any_key, fails="a key has no session to end"),
     rest("PUT quotas/users/{user}", model.administrator, RATES),
     rest("GET quotas/users", model.administrator, **SEES_ALL),
     rest("DELETE quotas/users/{user}", model.administrator),

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from opentalos.adapters.private_files import create_private, make_private, private_opener
+from opentalos.adapters.private_files import (
+    create_private,
+    make_private,
+    private_opener,
+    read_credential,
+)
 from opentalos.adapters.sqlite import open_sqlite_meta_store
 from opentalos.model.errors import ConfigError
 
@@ -87,3 +92,15 @@ async def test_a_database_its_log_and_index_are_private(tmp_path: Path) -> None:
     finally:
         os.umask(former)
     assert modes == dict.fromkeys(("meta.sqlite", "meta.sqlite-shm", "meta.sqlite-wal"), 0o600)
+
+
+def test_a_credential_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "auth"
+    path.write_text("digest:talos:secret\n")
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="other users can read"):
+        read_credential(path)
+    path.chmod(0o600)
+    assert read_credential(path) == "digest:talos:secret"
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_credential(tmp_path / "absent")

@@ -1,6 +1,7 @@
 """Test doubles: a fixed clock, a loop whose time can be moved, a box that does not encrypt."""
 
 import asyncio
+import hashlib
 
 from opentalos.model.errors import ConfigError
 from opentalos.model.identity import Principal
@@ -35,6 +36,9 @@ class PlainBox:
         if not sealed.startswith(start):
             raise ConfigError(f"the secret of {name} does not open")
         return sealed[len(start) :][::-1]
+
+    def mac(self, content: bytes) -> bytes:
+        return hashlib.sha256(self._key + content).digest()
 
 
 class MovableTime:

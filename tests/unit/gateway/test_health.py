@@ -15,13 +15,19 @@ def broker(
     damaged: int = 0,
     member: bool | None = None,
     doubt: str = "",
+    refused: int = 0,
 ) -> Any:
     figures = SimpleNamespace(full=full, damaged_segments=damaged, clock_doubt=doubt)
     log = SimpleNamespace(serving=serving, figures=figures)
     cluster = None
     if member is not None:
         cluster = SimpleNamespace(membership=SimpleNamespace(valid=member))
-    return SimpleNamespace(context=SimpleNamespace(log=log), membership=cluster)
+    seal = SimpleNamespace(refused=dict.fromkeys(range(refused)))
+    return SimpleNamespace(
+        context=SimpleNamespace(log=log),
+        membership=cluster,
+        catalogs=SimpleNamespace(principals=SimpleNamespace(seal=seal)),
+    )
 
 
 def ready(found: Any, *, stopping: bool = False) -> Readiness:
@@ -53,6 +59,12 @@ def test_damage_that_the_scrub_found_is_a_warning() -> None:
     readiness = ready(broker(damaged=2))
     assert not readiness.reasons()
     assert readiness.warnings()[0].startswith("2 segments are damaged")
+
+
+def test_principals_whose_records_are_ignored_are_a_warning() -> None:
+    readiness = ready(broker(refused=2))
+    assert not readiness.reasons()
+    assert readiness.warnings()[0].startswith("2 records of principals are ignored")
 
 
 def test_a_server_without_coordination_is_ready_since_open_partitions_go_on() -> None:

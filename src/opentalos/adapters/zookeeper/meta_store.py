@@ -16,6 +16,7 @@ from kazoo.protocol.serialization import Create, Delete, GetChildren, SetData, T
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from opentalos.adapters.store_path import check_meta_path, check_meta_prefix, check_meta_value
+from opentalos.adapters.zookeeper.access import close_open_nodes
 from opentalos.adapters.zookeeper.connection import Address, ZookeeperConnection
 from opentalos.adapters.zookeeper.kazoo_client import RemoveWatches
 from opentalos.adapters.zookeeper.node_format import NONCE_BYTES, Content, Kind, encode_content
@@ -48,6 +49,7 @@ class ZookeeperMetaStore:
         self._address = address
         self._connection = ZookeeperConnection(address, limits)
         self._tree = ZookeeperTree(self._connection, address.root, limits.tombstone_s)
+        self._restricted = bool(limits.auth)
         self._acl = CREATOR_ALL_ACL if limits.auth else OPEN_ACL_UNSAFE
         self._watches: dict[RecordWatch, None] = {}
         self._connection.on_connected = self._connected
@@ -145,6 +147,8 @@ class ZookeeperMetaStore:
                 text = f"[zookeeper] auth: ZooKeeper refuses access to {self._address.root}"
                 raise ConfigError(text) from error
             raise
+        if self._restricted:
+            await close_open_nodes(self._connection, self._address.root, self._acl)
 
     # --- writes, each resolved if its answer is lost --------------------------------------------
 

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from opentalos.catalog.access.roles import ADMINISTRATOR, with_limits, with_role
 from opentalos.catalog.principals.record import (
+    PREFIX,
     KeyRecord,
     PrincipalRecord,
-    decode_principal,
-    encode_principal,
+    principal_path,
 )
+from opentalos.catalog.principals.seal import PrincipalSeal
 from opentalos.catalog.principals.secret_box import SecretBox
-from opentalos.catalog.records.record_index import CAS_ATTEMPTS_MAX, Codec, RecordIndex, record_path
+from opentalos.catalog.records.record_index import CAS_ATTEMPTS_MAX, Codec, RecordIndex
 from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
     AlreadyExists,
@@ -33,7 +34,6 @@ from opentalos.model.names import SYSTEM_TENANT
 from opentalos.ports.clock import Clock
 from opentalos.ports.meta_store import MetaStore
 
-PREFIX = "principals"
 NUMBER_PATH = "counters/principal"
 ROOT_ID = "root"
 ORGANISATION_PREFIX, TEAM_PREFIX = "CL", "CI"
@@ -103,7 +103,11 @@ class PrincipalInfo:
 
 
 class PrincipalDirectory:
-    """All principals in memory, each one record in the MetaStore."""
+    """All principals in memory, each one record in the MetaStore.
+
+    A record that ``seal`` refuses is in ``records``, but counts nowhere: its principal does not
+    exist, and creating it again replaces the record.
+    """
 
     def __init__(
         self,
@@ -113,17 +117,20 @@ class PrincipalDirectory:
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._meta, self._clock, self._box, self._changed = meta, clock, box, changed
-        codec = Codec(encode_principal, decode_principal)
-        self._records = RecordIndex(meta, PREFIX, codec, self._record_changed)
+        self.seal = PrincipalSeal(box, judge_again=self._judge_again)
+        codec = Codec(self.seal.encode, self.seal.decode)
+        self.records = RecordIndex(meta, PREFIX, codec, self._record_changed)
+        self._admitted: set[str] = set()  # paths of records that count
         self._keys: dict[str, LiveKey] = {}
 
     async def start(self) -> None:
         """Load everybody. Raises: ConfigError: another server key sealed the secrets."""
-        await self._records.start()
+        await self.records.start()
+        self.seal.check_key(self.records.items())
 
     async def close(self) -> None:
         """Stop following changes of other servers."""
-        await self._records.close()
+        await self.records.close()
 
     def key(self, key_id: str) -> LiveKey | None:
         """The key for a signature check; sync, for the hot path."""
@@ -131,12 +138,12 @@ class PrincipalDirectory:
 
     def get(self, principal_id: str) -> Principal | None:
         """The principal of that id."""
-        record = self._records.get(_path(principal_id))
+        record = self._record(principal_id)
         return record.principal if record else None
 
     def info(self, principal_id: str) -> PrincipalInfo | None:
         """The principal of that id with its keys, without their secrets."""
-        record = self._records.get(_path(principal_id))
+        record = self._record(principal_id)
         return _info(record) if record else None
 
     def owner_of_key(self, key_id: str) -> str:
@@ -148,7 +155,7 @@ class PrincipalDirectory:
 
     def list_all(self) -> Sequence[PrincipalInfo]:
         """Everybody, by id."""
-        infos = [_info(record) for _, record in self._records.items()]
+        infos = [_info(record) for path, record in self.records.items() if self._counts(path)]
         return sorted(infos, key=lambda info: info.principal.id)
 
     async def create(
@@ -171,11 +178,7 @@ class PrincipalDirectory:
             admin=admin,
             role=role,
         )
-        record = PrincipalRecord(principal=principal, created_ms=self._clock.wall_ms())
-        try:
-            await self._records.create(_path(principal_id), record)
-        except AlreadyExists:
-            raise PrincipalExists(f"principal {principal_id} already exists") from None
+        await self._add(PrincipalRecord(principal=principal, created_ms=self._clock.wall_ms()))
         return principal
 
     async def create_key(self, principal_id: str, limits: KeyLimits = UNLIMITED) -> IssuedKey:
@@ -257,7 +260,7 @@ class PrincipalDirectory:
             try:
                 await self.create(ROOT_ID, "", "", admin=True)
             except PrincipalExists:
-                await self._records.refresh(_path(ROOT_ID))
+                await self.records.refresh(principal_path(ROOT_ID))
         held = self._keys.get(key_id)
         if held is not None and held.principal.id != ROOT_ID:
             raise BadRequest(f"key {key_id} belongs to {held.principal.id}")
@@ -267,11 +270,42 @@ class PrincipalDirectory:
             await self._change(ROOT_ID, lambda record: _with_root_key(record, key, now_ms))
         return self._keys[key_id].principal
 
+    def _record(self, principal_id: str) -> PrincipalRecord | None:
+        path = principal_path(principal_id)
+        return self.records.get(path) if self._counts(path) else None
+
+    def _counts(self, path: str) -> bool:
+        return path in self._admitted
+
+    async def _add(self, new: PrincipalRecord) -> None:
+        """Write the first record of a principal, also over one that does not count."""
+        path, now_ms = principal_path(new.principal.id), self._clock.wall_ms()
+
+        def replaced(former: PrincipalRecord) -> PrincipalRecord:
+            if self._counts(path):
+                raise PrincipalExists(f"principal {new.principal.id} already exists")
+            return self.seal.revised(new, former, now_ms)
+
+        try:
+            await self.records.create(path, self.seal.revised(new, None, now_ms))
+        except AlreadyExists:
+            await self.records.change(path, replaced)
+
     async def _change(
         self, principal_id: str, change: Callable[[PrincipalRecord], PrincipalRecord]
     ) -> None:
+        path = principal_path(principal_id)
+
+        def changed(record: PrincipalRecord) -> PrincipalRecord:
+            if not self._counts(path):
+                raise NotFound(path)
+            after = change(record)
+            if after == record:
+                return record
+            return self.seal.revised(after, record, self._clock.wall_ms())
+
         try:
-            await self._records.change(_path(principal_id), change)
+            await self.records.change(path, changed)
         except NotFound:
             quoted = shown_value(principal_id)
             raise PrincipalNotExist(f"principal {quoted} does not exist") from None
@@ -301,15 +335,35 @@ class PrincipalDirectory:
     def _record_changed(
         self, path: str, old: PrincipalRecord | None, new: PrincipalRecord | None
     ) -> None:
-        for key in old.keys if old else ():
-            self._keys.pop(key.key_id, None)
-        if new is not None:
-            for key in new.keys:
-                secret = self._box.open(key.sealed, key.key_id)
-                disabled = key.disabled or new.disabled
-                principal = with_limits(new.principal, key.limits)
-                live = LiveKey(principal, secret, disabled, new.refuse_replays, key.limits)
-                self._keys[key.key_id] = live
+        if old is not None:
+            self._forget(path, old)
+        if new is None:
+            self.seal.removed(path)
+        elif self.seal.admit(path, new):
+            self._take(path, new)
+        self._changed()
+
+    def _forget(self, path: str, record: PrincipalRecord) -> None:
+        """The record counts no more; one that did not count had no keys here."""
+        if path in self._admitted:
+            self._admitted.remove(path)
+            for key in record.keys:
+                self._keys.pop(key.key_id, None)
+
+    def _take(self, path: str, record: PrincipalRecord) -> None:
+        for key in record.keys:
+            secret = self._box.open(key.sealed, key.key_id)
+            disabled = key.disabled or record.disabled
+            principal = with_limits(record.principal, key.limits)
+            live = LiveKey(principal, secret, disabled, record.refuse_replays, key.limits)
+            self._keys[key.key_id] = live
+        self._admitted.add(path)
+
+    def _judge_again(self) -> None:
+        """MACs are demanded from now on."""
+        for path, record in self.records.items():
+            if path in self._admitted and not self.seal.admit(path, record):
+                self._forget(path, record)
         self._changed()
 
 
@@ -376,7 +430,3 @@ def _info(record: PrincipalRecord) -> PrincipalInfo:
     return PrincipalInfo(
         record.principal, keys, record.created_ms, record.disabled, record.refuse_replays
     )
-
-
-def _path(principal_id: str) -> str:
-    return record_path(PREFIX, principal_id)

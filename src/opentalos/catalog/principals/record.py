@@ -8,13 +8,29 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
+from opentalos.catalog.records.record_index import record_path
 from opentalos.model.errors import CorruptLog, NewerFormat
 from opentalos.model.identity import KeyLimits, Principal, Role
 
+PREFIX = "principals"
 FORMAT_VERSION = 2
 _PLAIN_VERSION = 1
+
+
+class Proof(Enum):
+    """What the MAC of a record says; ``seal.py`` checks it."""
+
+    NONE = "none"  # there is none: an older version wrote the record
+    VALID = "valid"
+    WRONG = "wrong"
+
+
+def principal_path(principal_id: str) -> str:
+    """Where the record of a principal is."""
+    return record_path(PREFIX, principal_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +51,16 @@ class KeyRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrincipalRecord:
-    """A principal as it is stored."""
+    """A principal as it is stored. ``revision`` grows with each change; 0: written by an older
+    version, which ignores it."""
 
     principal: Principal
     created_ms: int
     disabled: bool = False
     refuse_replays: bool = False  # of signed requests that carry no id, too
     keys: tuple[KeyRecord, ...] = ()
+    revision: int = 0
+    proof: Proof = Proof.NONE
 
 
 def encode_principal(record: PrincipalRecord) -> bytes:
@@ -61,6 +80,7 @@ def encode_principal(record: PrincipalRecord) -> bytes:
             "refuse_replays": record.refuse_replays,
             **({"role": who.role.name.lower()} if who.role else {}),
             "keys": [_key_fields(key) for key in record.keys],
+            **({"revision": record.revision} if record.revision else {}),
         },
         separators=(",", ":"),
     ).encode()
@@ -103,6 +123,7 @@ def decode_principal(value: bytes) -> PrincipalRecord:
             disabled=record["disabled"],
             refuse_replays=bool(record.get("refuse_replays", False)),  # absent in older records
             keys=tuple(_key_of(key) for key in record["keys"]),
+            revision=int(record.get("revision", 0)),  # absent in older records
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptLog(f"invalid principal record: {error}") from error

@@ -7,8 +7,10 @@ class SecretBox(Protocol):
     """Authenticated encryption under the server key, bound to a name such as a key id.
 
     ``open`` raises ConfigError for another server key, another name or damaged bytes,
-    NewerFormat for bytes that a newer version sealed.
+    NewerFormat for bytes that a newer version sealed. ``mac`` authenticates content that is not
+    secret, under a key of its own that is derived from the server key.
     """
 
     def seal(self, secret: bytes, name: str) -> bytes: ...
     def open(self, sealed: bytes, name: str) -> bytes: ...
+    def mac(self, content: bytes) -> bytes: ...

@@ -54,6 +54,12 @@ _MIB: Final = 1 << 20
     metavar="NAME",
     help="Machine name in the rows.  [default: the host name]",
 )
+@click.option(
+    "--push-key-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File with the key that pushes need; required unless --listen is a loopback address.",
+)
 @with_server
 def agent(
     listen: str,
@@ -61,6 +67,7 @@ def agent(
     spool_mib: int,
     step_s: int,
     machine: str,
+    push_key_file: Path | None,
     server: ServerOptions,
 ) -> None:
     """Write metrics of this machine to the topic __metrics until SIGTERM or Ctrl-C.
@@ -81,6 +88,7 @@ def agent(
         spool_bytes_max=spool_mib * _MIB,
         step_s=step_s,
         machine=machine,
+        push_key_file=push_key_file,
     )
     run_agent(settings, server.config(deadline_s=8.0, request_timeout_s=5.0), _ready)
 

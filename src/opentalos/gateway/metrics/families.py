@@ -161,6 +161,8 @@ def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:
         "access_denials", "Calls rejected because of a missing permission.", figures.denials
     )
     audit = sources.broker.context.audit
+    ignored = sources.broker.catalogs.principals.seal.refused
+    yield _gauge("principals_refused", "Records of principals without a MAC.", len(ignored))
     yield _counter("audit_events", "Audit events recorded.", audit.recorded)
     yield _counter(
         "audit_events_lost", "Audit events that neither __audit nor the disk took.", audit.lost()
