@@ -7,7 +7,7 @@ partition's owner stores one, because it alone knows that the segment is still p
 from collections.abc import Mapping
 
 from opentalos.log.context import LogContext
-from opentalos.log.manifest.manifest import Segment
+from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.segment.format import index_path
 from opentalos.log.segment.index import SideIndex
@@ -40,7 +40,7 @@ class RebuiltIndexes:
                 if self._owns(key, segment):
                     await write_side_index(self._context, path, side)
                     await delete_if_gone(self._context, key, index_path(path))
-                    if not self._owns(key, segment):  # retention dropped it meanwhile
+                    if self._dropped(key, segment):
                         self._context.schedule_deletion(index_path(path), 0.0)
             finally:
                 del self._storing[path]
@@ -49,10 +49,28 @@ class RebuiltIndexes:
 
     def _owns(self, key: PartitionKey, segment: Segment) -> bool:
         """Whether the segment is part of a log that this process was the last to change."""
+        manifest = self._manifest(key)
+        return manifest is not None and segment in manifest.sealed
+
+    def _dropped(self, key: PartitionKey, segment: Segment) -> bool:
+        """Whether retention dropped the segment meanwhile, and its index with it.
+
+        The index of the last one dropped stays: it has the log's state. And of a log that is no
+        longer this process's, nothing is known; its next owner deletes what its manifest does not
+        name.
+        """
+        manifest = self._manifest(key)
+        if manifest is None:
+            return False
+        named = {each.name for each in manifest.segments}
+        return segment.name not in named and segment.name != manifest.state_of
+
+    def _manifest(self, key: PartitionKey) -> Manifest | None:
+        """The manifest of a log that this process was the last to change, or None."""
         context, log = self._context, self._partitions.get(key)
         if log is None or context.closing or not context.guard.steady():
-            return False
+            return None
         writer = log.writer
         manifest = writer.versioned.manifest
         ours = writer.readable and writer.served and manifest.instance == context.manifests.instance
-        return ours and segment in manifest.sealed
+        return manifest if ours else None

@@ -1,6 +1,7 @@
 """A side index that is missing is rebuilt once, not at each read that misses the cache."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tests.unit.log.bed import Bed, open_bed, payloads, put
@@ -120,4 +121,55 @@ async def test_the_index_of_a_dropped_segment_is_not_left_behind() -> None:
     await stored(bed)
     steps.script = None
     assert bed.store._context.pending_deletions[path] == 0.0
+    await bed.store.close()
+
+
+async def test_the_index_with_the_state_stays_when_its_segment_is_dropped_meanwhile() -> None:
+    bed, steps = await reopened()
+    await put(bed.log(), b"ours now")
+    writer = bed.log().writer
+    segment = writer.versioned.manifest.sealed[-1]
+    path = segment.path(bed.log().key).replace(".log", ".idx")
+    bed.storage.files.pop(path, None)
+    forget_views(bed)
+    seen = 0
+
+    def drop_all_meanwhile(name: str, at: str, after: bool) -> None:
+        nonlocal seen
+        if (name, at, after) == ("create", path, True):
+            seen += 1
+            manifest = writer.versioned.manifest
+            dropped = replace(manifest, segments=(), state_of=segment.name)
+            writer.manifest_replaced(writer.versioned._replace(manifest=dropped))
+
+    steps.script = drop_all_meanwhile
+    await bed.store._context.views.get(bed.log().key, segment)
+    await stored(bed)
+    steps.script = None
+    assert seen == 1
+    assert path not in bed.store._context.pending_deletions
+    await bed.store.close()
+
+
+async def test_the_index_stays_when_the_log_is_another_servers_meanwhile() -> None:
+    bed, steps = await reopened()
+    await put(bed.log(), b"ours now")
+    writer = bed.log().writer
+    segment = writer.versioned.manifest.sealed[0]
+    path = segment.path(bed.log().key).replace(".log", ".idx")
+    seen = 0
+
+    def lose_meanwhile(name: str, at: str, after: bool) -> None:
+        nonlocal seen
+        if (name, at, after) == ("create", path, True):
+            seen += 1
+            theirs = writer.versioned.manifest.next_epoch("other", "other").dropped(1)
+            writer.manifest_replaced(writer.versioned._replace(manifest=theirs))
+
+    steps.script = lose_meanwhile
+    await bed.store._context.views.get(bed.log().key, segment)
+    await stored(bed)
+    steps.script = None
+    assert seen == 1
+    assert path not in bed.store._context.pending_deletions
     await bed.store.close()
