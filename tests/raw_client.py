@@ -7,6 +7,7 @@ with the server.
 import base64
 import hashlib
 import hmac
+import http
 import http.client
 import ssl
 import time
@@ -97,6 +98,10 @@ def decode_reply(service: str, rpc: str, reply: Reply, content_type: str = COMPA
     return getattr(result, "success", None)
 
 
+class NotAnswered(http.client.HTTPException):
+    """HTTP alone replied, for example a server that is starting: nothing is known of the call."""
+
+
 @dataclass
 class RawClient:
     """Sends signed requests over one kept connection."""
@@ -108,9 +113,11 @@ class RawClient:
     _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
 
     def call(self, service: str, rpc: str, request: Any, content_type: str = COMPACT) -> Any:
-        """One RPC, encoded and decoded."""
+        """One RPC, encoded and decoded. Raises: TalosError; NotAnswered; OSError."""
         body = encode_call(service, rpc, request, content_type)
         reply = self.post(f"/v1/api/{service}", body, content_type=content_type)
+        if reply.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
+            raise NotAnswered(f"{reply.status} {reply.body[:200]!r}")
         assert reply.headers.get("Content-Type") == content_type, reply
         return decode_reply(service, rpc, reply, content_type)
 
