@@ -17,7 +17,7 @@ from opentalos.sdk.aio import Client, TalosConsumer, TalosProducer
 async def serve(orders, invoices, wanted):
     """Process ``wanted`` orders; None: run until stopped."""
     settings = ConsumerSettings(auto_commit=False)
-    done, failures = 0, []
+    done = 0
     async with (
         Client(ClientConfig.from_environment()) as client,
         TalosProducer(client, invoices) as producer,
@@ -26,13 +26,9 @@ async def serve(orders, invoices, wanted):
         async for batch in consumer.batches():
             for record in batch:
                 invoice = {"invoice_for": json.loads(record.data)["order"]}
-                await producer.put(
-                    Message(data=json.dumps(invoice).encode(), partition_key=record.partition_key),
-                    on_error=lambda message, error, outcome: failures.append(error),
-                )
-            await producer.flush()
-            if failures:
-                raise failures[0]  # the batch is not committed
+                data = json.dumps(invoice).encode()
+                await producer.put(Message(data=data, partition_key=record.partition_key))
+            await producer.flush()  # raises if one of them failed: the batch is not committed
             await consumer.commit()
             done += len(batch)
             if wanted is not None and done >= wanted:

@@ -12,7 +12,7 @@ from opentalos.sdk.core.consumer.settings import (
     ConsumerSettings,
     Expired,
 )
-from opentalos.sdk.core.producer.settings import Outcome, ProducerSettings
+from opentalos.sdk.core.producer.settings import Outcome, ProducerSettings, Undelivered
 from opentalos.sdk.core.values import (
     Compression,
     Grantee,
@@ -28,6 +28,7 @@ from opentalos.sdk.core.values import (
     Quota,
     Record,
     Start,
+    Stored,
     TopicDescription,
     TopicInfo,
     TopicRef,
@@ -38,6 +39,7 @@ from opentalos.sdk.errors import (
     BufferFull,
     ClientClosed,
     ConnectFailed,
+    DeliveryFailed,
     LeaseNotHeld,
     OutcomeUnknown,
     PositionExpired,
@@ -62,6 +64,7 @@ __all__ = [
     "ConnectFailed",
     "ConsumerCounters",
     "ConsumerSettings",
+    "DeliveryFailed",
     "Expired",
     "GrantType",
     "Grantee",
@@ -84,6 +87,7 @@ __all__ = [
     "SimpleConsumer",
     "SimpleProducer",
     "Start",
+    "Stored",
     "TalosAdmin",
     "TalosConsumer",
     "TalosError",
@@ -94,5 +98,6 @@ __all__ = [
     "TopicRef",
     "TopicStatus",
     "Unavailable",
+    "Undelivered",
     "UserQuota",
 ]

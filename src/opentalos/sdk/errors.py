@@ -71,6 +71,7 @@ __all__ = [
     "ConsumerGroupWorking",
     "CorruptLog",
     "DeadlinePassed",
+    "DeliveryFailed",
     "ExcessivePending",
     "InvalidCredential",
     "InvalidName",
@@ -125,6 +126,26 @@ class BufferFull(Unavailable):
 
 class ClientClosed(RequestError):
     """Not done: the client, producer or consumer is closed, or not started."""
+
+
+class DeliveryFailed(OutcomeUnknown):
+    """Unknown: of the messages put without ``on_error``, some are not stored, or may not be.
+
+    ``flush`` and ``close`` of a producer raise it once for the failures so far. ``not_stored`` and
+    ``unknown`` count the messages, ``first`` is the first error. To send all messages again may
+    store some of them twice; only ``on_error`` tells which ones failed.
+    """
+
+    def __init__(self, topic: str, not_stored: int, unknown: int, first: TalosError) -> None:
+        super().__init__(
+            f"delivery to topic {topic} failed: {not_stored} of the messages without on_error are "
+            f"not stored, {unknown} may be stored: {type(first).__name__}: {first}; pass on_error "
+            "to learn which"
+        )
+        self.topic, self.not_stored, self.unknown, self.first = topic, not_stored, unknown, first
+
+    def __reduce__(self) -> tuple[type["DeliveryFailed"], tuple[object, ...]]:
+        return type(self), (self.topic, self.not_stored, self.unknown, self.first)
 
 
 class PositionExpired(OffsetOutOfRange):

@@ -81,6 +81,13 @@ class PutReply(NamedTuple):
     base_offset: int | None  # of its first message; None: not reported by this server
 
 
+class Stored(NamedTuple):
+    """Where a message is stored."""
+
+    partition: int
+    offset: int | None  # None: not reported by this server
+
+
 class FetchReply(NamedTuple):
     """Blocks as stored, and how many messages follow."""
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from opentalos.sdk.core.producer.accumulator import Accumulator, Batch
+from opentalos.sdk.core.producer.failures import Failures
 from opentalos.sdk.core.producer.settings import ProducerSettings
 from opentalos.sdk.errors import ConnectFailed
-from opentalos.sdk.sync import talos_producer
+from opentalos.sdk.sync import producer_core
 from opentalos.sdk.sync.loop_thread import LoopThread
 
 
@@ -42,10 +43,10 @@ def test_a_loop_thread_that_cannot_start_is_an_error_to_retry(
 async def test_callbacks_wait_for_a_thread_that_cannot_start_yet(
     no_threads: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talos_producer, "_START_RETRY_S", 0.0)
+    monkeypatch.setattr(producer_core, "_START_RETRY_S", 0.0)
     loop, finished = asyncio.get_running_loop(), asyncio.Event()
     accumulator = Accumulator(ProducerSettings(), loop.time, lambda: 0.0)
-    callbacks = talos_producer._Callbacks(accumulator)
+    callbacks = producer_core.Callbacks(accumulator, Failures("t", loop.time))
     batch = Batch(0, 1, 0.0, 0)
     called: list[Batch] = []
     monkeypatch.setattr(Batch, "call_back", lambda each, *_: called.append(each))

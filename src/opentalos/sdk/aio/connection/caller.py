@@ -33,11 +33,17 @@ _ENDPOINTS_TRIED_MAX: Final = 4  # tried in a row before the backoff grows
 class Caller:
     """Runs the calls of one client. Belongs to the event loop of the first call.
 
-    Args: wall_s: this machine's clock; a skewed one is corrected to the server's.
+    Args: wall_s: this machine's clock; a skewed one is corrected to the server's; draw: for the
+    pauses between attempts, [0, 1).
     """
 
-    def __init__(self, config: ClientConfig, wall_s: Callable[[], float] = time.time) -> None:
-        self._config = config
+    def __init__(
+        self,
+        config: ClientConfig,
+        wall_s: Callable[[], float] = time.time,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._config, self._draw = config, draw
         self.transport = Transport(config)
         self.signer = Signer(config.key_id, config.secret, wall_s, config.acting_for)
         self._endpoints = Endpoints(config.endpoints)
@@ -76,7 +82,7 @@ class Caller:
             repeatable=operation.repeatable,
             reads=operation.reads,
             endpoints=min(self._endpoints.count, _ENDPOINTS_TRIED_MAX),
-            random=random.random,
+            random=self._draw,
         )
         body = operation.encode()
         while True:

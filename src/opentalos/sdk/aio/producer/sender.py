@@ -2,36 +2,26 @@
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from opentalos.model.errors import (
-    NotSupported,
-    OutcomeUnknown,
-    PartitionNotExist,
-    RequestError,
-    SequenceGap,
-    TalosError,
-    TopicNotExist,
-    Unavailable,
-)
-from opentalos.model.message import PRODUCER_ID_MAX, ProducerStamp
+from opentalos.model.errors import OutcomeUnknown, PartitionNotExist, TalosError, TopicNotExist
+from opentalos.model.message import ProducerStamp
 from opentalos.sdk.aio.connection.client import Client
+from opentalos.sdk.aio.producer.idempotent_put import deduplicates, new_producer_id, put_once
 from opentalos.sdk.core.blocks import encode_records
 from opentalos.sdk.core.producer.accumulator import Accumulator, Batch
+from opentalos.sdk.core.producer.sequences import Sequences
 from opentalos.sdk.core.producer.settings import ProducerSettings
-from opentalos.sdk.core.values import Compression, MessageBlock, TopicRef
+from opentalos.sdk.core.values import Compression, MessageBlock, PutReply, TopicRef
 from opentalos.sdk.errors import ClientClosed
-from opentalos.wire._generated.topic import TOPIC_SERVICE
 from opentalos.wire.message import MessageFormatError
 
 TOPIC_REFRESH_S: Final = 180.0  # how often the topic is looked up, as in the Java client
-RENEWALS_MAX: Final = 3  # per batch: consecutive lookups of the topic, or new epochs
+LOOKUPS_MAX: Final = 3  # of the topic, for one batch
 AFTER_BUG_S: Final = 1.0  # after an unexpected error; then continue
 ATTEMPT_S_MIN: Final = 0.1  # for a batch whose deadline passed while it waited
-_OUR_SERVERS: Final = "opentalos "  # prefix of their version
 _SLOW: Final = frozenset((Compression.GZIP, Compression.ZSTD))  # takes milliseconds per batch
 
 # Takes a batch with its outcome: base offset or None, and the error. It runs the callbacks and
@@ -39,20 +29,6 @@ _SLOW: Final = frozenset((Compression.GZIP, Compression.ZSTD))  # takes millisec
 Settle = Callable[[Batch, int | None, TalosError | None], None]
 
 _log = logging.getLogger("opentalos.sdk.producer")
-
-
-@dataclass(slots=True)
-class _SequenceState:
-    """Epoch and next sequence number of an idempotent producer in one partition."""
-
-    resource: str
-    epoch: int = 0
-    sequence: int = 0  # of the next message
-
-    def next_epoch(self) -> None:
-        """The next sequence is unknown: start a new epoch, which fences puts in flight."""
-        self.epoch += 1
-        self.sequence = 0
 
 
 class Sender:
@@ -64,8 +40,7 @@ class Sender:
         self._client, self._name, self._accumulator = client, topic, accumulator
         self._settings: ProducerSettings = accumulator.settings
         self._settle = settle
-        self._id: int | None = None  # None: not idempotent, at-least-once delivery
-        self._sequences: dict[int, _SequenceState] = {}
+        self._sequences: Sequences | None = None  # None: at-least-once delivery
         self._sending: dict[asyncio.Task[None], Batch] = {}
         self._slots = asyncio.Semaphore(self._settings.requests_max)
         self._wake = asyncio.Event()
@@ -77,19 +52,9 @@ class Sender:
     async def start(self) -> None:
         """Look up the topic and start sending. Raises: TopicNotExist, NotSupported and others."""
         await self._refresh()
-        if self._settings.idempotent is not False and await self._deduplicates():
-            self._id = secrets.randbelow(PRODUCER_ID_MAX) + 1
+        if await deduplicates(self._client, self._name, self._settings.idempotent):
+            self._sequences = Sequences(new_producer_id())
         self._pump = asyncio.create_task(self._run())
-
-    async def _deduplicates(self) -> bool:
-        found = await self._client.call(TOPIC_SERVICE, "getServiceVersion", None)
-        if (found.details or "").startswith(_OUR_SERVERS):
-            return True
-        text = f"no idempotent puts: server {found.details or 'of unknown version'} lacks them"
-        if self._settings.idempotent is True:
-            raise NotSupported(text)
-        _log.warning("%s; messages of topic %s may be stored twice", text, self._name)
-        return False
 
     def wake(self) -> None:
         """Check the accumulator; call it on the loop."""
@@ -182,22 +147,20 @@ class Sender:
         compression = self._settings.compression
         try:
             if compression in _SLOW:
-                return await asyncio.to_thread(encode_records, batch.messages, compression)
+                try:
+                    return await asyncio.to_thread(encode_records, batch.messages, compression)
+                except RuntimeError:  # no new threads at interpreter shutdown
+                    pass
             return encode_records(batch.messages, compression)
         except (TypeError, ValueError, AttributeError) as error:
             raise MessageFormatError(f"a message cannot be encoded: {error}") from error
 
     async def _put(self, batch: Batch) -> int | None:
         """Put until stored. Returns: the base offset. Raises: the final error; _Moved."""
-        renewals = 0
+        lookups = 0
         while True:
-            state = self._sequence_of(batch.partition)
             try:
-                base_offset = await self._attempts(batch, state)
-            except SequenceGap:  # the server no longer knows this producer
-                state.next_epoch()
-                if renewals == RENEWALS_MAX:
-                    raise
+                return (await self._put_to_topic(batch)).base_offset
             except (TopicNotExist, PartitionNotExist):
                 known = self._topic.resource, self._topic.partitions
                 await self._refresh()
@@ -205,27 +168,25 @@ class Sender:
                     if batch.keyed:
                         raise
                     raise _Moved from None
-                if renewals == RENEWALS_MAX or known == (
+                if lookups == LOOKUPS_MAX or known == (
                     self._topic.resource,
                     self._topic.partitions,
                 ):
                     raise
-            except (RequestError, Unavailable):
-                raise
-            except BaseException:  # unknown outcome, bug or cancellation: it may be stored
-                state.next_epoch()
-                raise
-            else:
-                state.sequence += batch.block.messages if batch.block else 0
-                return base_offset
-            renewals += 1
+            lookups += 1
 
-    async def _attempts(self, batch: Batch, state: _SequenceState) -> int | None:
+    async def _put_to_topic(self, batch: Batch) -> PutReply:
+        topic = self._topic
+        put = partial(self._attempts, batch, topic)
+        if self._sequences is None:
+            return await put(None)
+        return await put_once(self._sequences, topic.resource, batch.partition, batch.count, put)
+
+    async def _attempts(
+        self, batch: Batch, topic: TopicRef, stamp: ProducerStamp | None
+    ) -> PutReply:
         """Put until the deadline; without idempotence, also retry after an unknown outcome."""
         assert batch.block is not None
-        stamp = None
-        if self._id is not None:
-            stamp = ProducerStamp(self._id, state.epoch, state.sequence)
         loop = asyncio.get_running_loop()
         deadline_s = batch.born_s + self._settings.delivery_deadline_s
         deadline_s = max(deadline_s, loop.time() + ATTEMPT_S_MIN)
@@ -233,8 +194,8 @@ class Sender:
         while True:
             left_s = deadline_s - loop.time()
             try:
-                reply = await self._client.put(
-                    self._topic, batch.partition, batch.block, stamp=stamp, deadline_s=left_s
+                return await self._client.put(
+                    topic, batch.partition, batch.block, stamp=stamp, deadline_s=left_s
                 )
             except OutcomeUnknown as error:
                 unknown = error
@@ -246,17 +207,6 @@ class Sender:
                 if unknown is None:
                     raise
                 raise OutcomeUnknown(f"{unknown}; then {error}") from error
-            else:
-                return reply.base_offset
-
-    def _sequence_of(self, partition: int) -> _SequenceState:
-        state = self._sequences.get(partition)
-        if state is None:
-            state = self._sequences[partition] = _SequenceState(self._topic.resource)
-        elif state.resource != self._topic.resource:  # recreated: it knows no producer
-            state.resource = self._topic.resource
-            state.next_epoch()
-        return state
 
     # --- topic ----------------------------------------------------------------------------------
 

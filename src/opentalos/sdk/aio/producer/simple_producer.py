@@ -1,12 +1,15 @@
 """Puts that return once the messages are stored, for asyncio."""
 
 from collections.abc import Sequence
-from typing import Final, Self
+from functools import partial
+from typing import Final, Literal, Self
 
 from opentalos.sdk.aio.connection.client import Client, attach
+from opentalos.sdk.aio.producer.idempotent_put import deduplicates, new_producer_id, put_once
+from opentalos.sdk.aio.producer.lanes import Lanes
 from opentalos.sdk.core.blocks import encode_records, message_of
 from opentalos.sdk.core.config import ClientConfig
-from opentalos.sdk.core.values import Compression, Message, PutReply, TopicRef
+from opentalos.sdk.core.values import Compression, Message, MessageBlock, PutReply, TopicRef
 from opentalos.sdk.errors import NothingThere
 
 COMPRESSION_DEFAULT: Final = Compression.SNAPPY  # the default of the official clients
@@ -15,10 +18,14 @@ COMPRESSION_DEFAULT: Final = Compression.SNAPPY  # the default of the official c
 class SimpleProducer:
     """Stores messages synchronously: when ``put`` returns, they are durable.
 
-    Nothing is buffered. For many small messages ``TalosProducer`` is faster.
+    Nothing is buffered. For many small messages ``TalosProducer`` is faster. An OpenTalos server
+    stores the messages of a put once (idempotent puts): a put whose reply is lost is repeated until
+    the deadline of the client. Puts of several tasks run at the same time, in no given order.
 
     Args: client: shared with other objects, or the configuration of a client of its own; topic:
-    ``name`` or ``organisation/name``; partition: for puts that name none; None: round-robin.
+    ``name`` or ``organisation/name``; partition: for puts that name none; None: round-robin;
+    idempotent: True: NotSupported if the server lacks idempotent puts; "auto": idempotent if it has
+    them; False: never, and a put whose reply is lost is not repeated.
     """
 
     def __init__(
@@ -28,9 +35,13 @@ class SimpleProducer:
         partition: int | None = None,
         *,
         compression: Compression = COMPRESSION_DEFAULT,
+        idempotent: Literal["auto"] | bool = "auto",
     ) -> None:
         self._client, self._owned = attach(client)
         self._name, self._partition, self._compression = topic, partition, compression
+        self._wanted: Literal["auto"] | bool = idempotent
+        self._idempotent: bool | None = None if idempotent else False  # None: ask the server
+        self._lanes = Lanes(new_producer_id)
         self._turn = 0
 
     async def __aenter__(self) -> Self:
@@ -53,13 +64,24 @@ class SimpleProducer:
             [message_of(message, now_ms) for message in messages], self._compression
         )
         ref = await self._client.topic(self._name)
+        if self._idempotent is None:
+            self._idempotent = await deduplicates(self._client, self._name, self._wanted)
         try:
-            return await self._client.put(ref, self._place(ref, partition), block)
+            return await self._put(ref, self._place(ref, partition), block)
         except NothingThere:
             found = await self._client.topic(self._name)  # looked up again after such an error
             if found == ref:
                 raise
-            return await self._client.put(found, self._place(found, partition), block)
+            return await self._put(found, self._place(found, partition), block)
+
+    async def _put(self, ref: TopicRef, partition: int, block: MessageBlock) -> PutReply:
+        put = partial(self._client.put, ref, partition, block)
+        if not self._idempotent:
+            return await put()
+        async with self._lanes.lane() as sequences:
+            return await put_once(
+                sequences, ref.resource, partition, block.messages, lambda stamp: put(stamp=stamp)
+            )
 
     def _place(self, ref: TopicRef, partition: int | None) -> int:
         if partition is not None:

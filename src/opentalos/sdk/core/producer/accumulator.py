@@ -4,11 +4,11 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from opentalos.model.errors import RequestTooLarge, TalosError
 from opentalos.sdk.core.producer.partitioner import RoundRobin
-from opentalos.sdk.core.producer.settings import OnError, OnSuccess, ProducerSettings, outcome_of
+from opentalos.sdk.core.producer.settings import Outcome, ProducerSettings, outcome_of
 from opentalos.sdk.core.values import Message, MessageBlock
 from opentalos.sdk.errors import BufferFull, ClientClosed
 
@@ -18,15 +18,18 @@ WATCH_BYTES: Final = 120  # memory of its callbacks
 _log = logging.getLogger("opentalos.sdk.producer")
 
 
+# Callbacks of messages or of rows: which of both a batch has is known where they are called.
+WhenStored = Callable[[Any, int, int | None], object]
+WhenFailed = Callable[[Any, TalosError, Outcome], object]
+Watch = tuple[WhenStored | None, WhenFailed | None]
+
+
 class Watcher(NamedTuple):
     """The callbacks of one message of a batch, or of all its rows."""
 
     place: int  # of the message in the batch
-    on_success: OnSuccess | None
-    on_error: OnError | None
-
-
-Watch = tuple[OnSuccess | None, OnError | None]
+    on_success: WhenStored | None
+    on_error: WhenFailed | None
 
 
 class Batch:
@@ -56,6 +59,17 @@ class Batch:
         self.room = room  # bytes of data it still accepts
         self.sealed = False  # accepts no more messages
         self.watchers: list[Watcher] = []
+
+    @property
+    def count(self) -> int:
+        """Its messages or rows."""
+        return len(self.rows) if self.rows else len(self.messages)
+
+    @property
+    def unwatched(self) -> int:
+        """Those whose failure no ``on_error`` would report."""
+        watched = sum(1 for watcher in self.watchers if watcher.on_error is not None)
+        return self.count - (self.count if self.rows and watched else watched)
 
     def call_back(self, base_offset: int | None, error: TalosError | None) -> None:
         """Run the callbacks. An error in a callback is logged and does not stop the others."""
@@ -280,6 +294,11 @@ class Accumulator:
 
     def _pending(self, ticket: int) -> bool:
         return any(batch.ticket <= ticket for batch in self._unfinished)
+
+    def unfinished(self) -> int:
+        """Messages and rows without an outcome, or whose callbacks have not returned."""
+        with self._changed:
+            return sum(batch.count for batch in self._unfinished)
 
     def wait_until_done(self, ticket: int, timeout_s: float | None) -> bool:
         """Block this thread until all batches up to the ticket are finished; False: timed out."""

@@ -1,14 +1,15 @@
 """Converts the arguments of puts to messages and blocks, for both TalosProducer classes."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from opentalos.model.errors import TalosError
 from opentalos.sdk.core.blocks import message_of
-from opentalos.sdk.core.producer.accumulator import Watch, size_of
-from opentalos.sdk.core.producer.settings import OnError, OnSuccess, ProducerSettings
-from opentalos.sdk.core.values import Message, MessageBlock
+from opentalos.sdk.core.producer.accumulator import Watch, WhenFailed, WhenStored, size_of
+from opentalos.sdk.core.producer.settings import OnError, OnSuccess, Outcome, ProducerSettings
+from opentalos.sdk.core.values import Message, MessageBlock, Stored
 
 
 class Rows(NamedTuple):
@@ -19,9 +20,23 @@ class Rows(NamedTuple):
     partition: int | None
 
 
-def watch_of(on_success: OnSuccess | None, on_error: OnError | None) -> Watch | None:
+def watch_of(on_success: WhenStored | None, on_error: WhenFailed | None) -> Watch | None:
     """The callbacks, or None if there are none."""
     return None if on_success is None and on_error is None else (on_success, on_error)
+
+
+def watch_into(
+    stored: Callable[[Stored], object], failed: Callable[[TalosError], object]
+) -> tuple[OnSuccess, OnError]:
+    """Callbacks of one message that pass its outcome on."""
+
+    def on_success(_message: Message, partition: int, offset: int | None) -> None:
+        stored(Stored(partition, offset))
+
+    def on_error(_message: Message, error: TalosError, _outcome: Outcome) -> None:
+        failed(error)
+
+    return on_success, on_error
 
 
 def portions(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Literal, NamedTuple, Self
 
 from opentalos.model.errors import ConfigError, OutcomeUnknown, TalosError
 from opentalos.sdk.core.producer.partitioner import Partitioner, partition_of
@@ -17,11 +17,23 @@ class Outcome(Enum):
     UNKNOWN = "unknown"  # stored or not; sending it again may store it twice
 
 
-# A message, or for an Arrow table the numbers of rows stored consecutively.
-Sent = Message | Sequence[int]
-# What was sent, its partition, and its offset (of the first row); None: not reported.
-OnSuccess = Callable[[Sent, int, int | None], object]
-OnError = Callable[[Sent, TalosError, Outcome], object]
+class Undelivered(NamedTuple):
+    """How many messages are not confirmed as stored, by outcome."""
+
+    not_stored: int = 0
+    unknown: int = 0  # stored or not
+
+    def since(self, earlier: Self) -> "Undelivered":
+        """Those that ``earlier`` did not count."""
+        return Undelivered(self.not_stored - earlier.not_stored, self.unknown - earlier.unknown)
+
+
+# Of messages: the message, its partition, and its offset; None: not reported.
+OnSuccess = Callable[[Message, int, int | None], object]
+OnError = Callable[[Message, TalosError, Outcome], object]
+# Of rows of an Arrow table: the numbers of rows stored consecutively, and the offset of the first.
+OnRowsSuccess = Callable[[Sequence[int], int, int | None], object]
+OnRowsError = Callable[[Sequence[int], TalosError, Outcome], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

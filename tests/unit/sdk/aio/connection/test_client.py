@@ -290,7 +290,8 @@ def test_a_put_follows_a_topic_that_shrank(servers: FakeServers) -> None:
     servers.on(S1, "putMessage", put)
 
     async def scenario() -> None:
-        producer = SimpleProducer(client_of(servers, direct=False), "demo")
+        client = client_of(servers, direct=False)
+        producer = SimpleProducer(client, "demo", idempotent=False)
         for _ in range(4):
             await producer.put([b"x"])
         with pytest.raises(errors.PartitionNotExist):

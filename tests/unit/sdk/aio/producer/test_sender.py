@@ -16,7 +16,8 @@ from opentalos.model.errors import (
     Unavailable,
 )
 from opentalos.sdk.aio.connection.client import Client
-from opentalos.sdk.aio.producer.sender import RENEWALS_MAX, Sender
+from opentalos.sdk.aio.producer.idempotent_put import RENEWALS_MAX
+from opentalos.sdk.aio.producer.sender import Sender
 from opentalos.sdk.core.producer.accumulator import Accumulator, Batch
 from opentalos.sdk.core.producer.settings import ProducerSettings
 from opentalos.sdk.core.values import Compression, Message, ProducerStamp, PutReply, TopicRef
