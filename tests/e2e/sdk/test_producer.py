@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ from tests.server_process import ServerProcess
 from opentalos.sdk import (
     BufferFull,
     ClientConfig,
+    DeliveryFailed,
     Message,
     Outcome,
     ProducerSettings,
     SimpleConsumer,
     TalosAdmin,
     TalosProducer,
+    Undelivered,
     aio,
 )
 from opentalos.sdk.core.producer.partitioner import partition_of
@@ -111,6 +114,39 @@ def test_rows_of_a_table_are_stored_with_their_keys(
     assert sum(map(len, found.values())) == 1_001
 
 
+def test_threads_that_wait_for_their_message_share_batches(sdk_config: ClientConfig) -> None:
+    with TalosAdmin(sdk_config) as admin:
+        admin.topics.create("waited-for", partitions=1)
+    settings = ProducerSettings(linger_s=600.0)  # nobody waits for that
+    with TalosProducer(sdk_config, "waited-for", settings) as producer:
+        with ThreadPoolExecutor(8) as threads:
+            texts = [b"%d" % number for number in range(40)]
+            places = list(threads.map(producer.send_and_wait, texts))
+    with SimpleConsumer(sdk_config, "waited-for") as consumer:
+        found = [record.data for record in consumer.fetch(0, 0)]
+    assert [found[place.offset or 0] for place in places] == texts
+    assert sorted(place.offset or 0 for place in places) == list(range(40))
+
+
+def test_a_failure_without_on_error_is_raised(sdk_config: ClientConfig) -> None:
+    with TalosAdmin(sdk_config) as admin:
+        admin.topics.create("gone", partitions=1)
+        producer = TalosProducer(sdk_config, "gone")
+        producer.put(b"stored")
+        producer.flush()
+        admin.topics.delete("gone")
+        producer.put_many([b"1", b"2"])
+        with pytest.raises(DeliveryFailed, match=r"2 of the messages .* TopicNotExist") as raised:
+            producer.flush()
+        assert (raised.value.not_stored, raised.value.unknown) == (2, 0)
+        with pytest.raises(TopicNotExist):
+            producer.send_and_wait(b"3")
+        producer.put(b"4")
+        with pytest.raises(DeliveryFailed):
+            producer.close()
+        assert producer.close() == Undelivered()
+
+
 def put_until_full(producer: TalosProducer, callbacks: Callbacks) -> int:
     """How many messages were taken."""
     for taken in range(1_000):
@@ -161,7 +197,7 @@ def test_close_with_a_deadline_reports_what_is_left(tmp_path: Path) -> None:
         producer.put(text, **callbacks.both)
     with pytest.raises(TimeoutError):
         producer.flush(timeout_s=0.3)
-    producer.close(timeout_s=0.1)
+    assert producer.close(timeout_s=0.1) == Undelivered(not_stored=2, unknown=1)
     outcomes = [(sent.data, outcome) for sent, _, outcome in callbacks.failed]
     assert outcomes == [
         (b"on its way", Outcome.UNKNOWN),

@@ -1,12 +1,14 @@
 """TalosProducer in forked processes, and with the official SDK on the other side."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.compat.conftest import Sdk
 from tests.e2e.sdk.conftest import config_of
-from tests.e2e.sdk.test_client_processes import KEY, run
+from tests.e2e.sdk.test_client_processes import KEY, PROGRAMS, run
 from tests.server_process import ServerProcess
 
 from opentalos.sdk import (
@@ -33,6 +35,48 @@ def test_a_forked_child_sends_only_what_it_has_put_itself(sdk_config: ClientConf
         found = [record.data for record in consumer.fetch(0, 0)]
     children = [b"child %d %b" % (number, text) for number in range(2) for text in (b"a", b"b")]
     assert sorted(found) == [*children, b"parent 0", b"parent 1"]
+
+
+def leaving(url: str, topic: str, exit_s: str) -> subprocess.Popen[str]:
+    """The script, once it has put everything and waits for a line."""
+    program = subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "leaving_producer.py"), url, KEY, topic, exit_s],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == "ready\n"
+    return program
+
+
+def test_a_producer_that_is_not_closed_sends_at_the_exit_and_warns(
+    sdk_config: ClientConfig,
+) -> None:
+    with TalosAdmin(sdk_config) as admin:
+        admin.topics.create("unclosed", partitions=1)
+    out, err = leaving(sdk_config.endpoints[0], "unclosed", "10").communicate("\n", timeout=40)
+    assert out == ""
+    warning = "producer was not closed, sending its messages: topic=unclosed messages="
+    assert sorted(line.split(" timeout_s")[0] for line in err.splitlines()) == [
+        f"{warning}1",  # dropped
+        f"{warning}2",  # kept; of what is flushed, there is nothing to say
+    ]
+    with SimpleConsumer(sdk_config, "unclosed") as consumer:
+        found = sorted(record.data for record in consumer.fetch(0, 0))
+    assert found == [b"dropped", b"flushed", b"kept 0", b"kept 1"]
+
+
+def test_the_exit_waits_for_a_dead_server_within_its_bound_only(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path).start()
+    with TalosAdmin(config_of(server.url)) as admin:
+        admin.topics.create("unclosed", partitions=1)
+    program = leaving(server.url, "unclosed", "0.5")
+    server.kill()
+    _, err = program.communicate("\n", timeout=40)
+    assert "sending its messages: topic=unclosed messages=2 timeout_s=0.5" in err
+    assert "messages lost: the producer was not closed: topic=unclosed" in err
 
 
 @pytest.mark.parametrize("compression", OFFICIAL, ids=lambda case: case.name)
