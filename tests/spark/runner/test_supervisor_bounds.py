@@ -39,14 +39,23 @@ class Said(list[Event]):
         return [event.text for event in self if event.kind == kind]
 
 
-def supervised(home: Path, code: str, *, hook: str = "", restarts_max: int = 2) -> Said:
+def supervised(
+    home: Path,
+    code: str,
+    *,
+    hook: str = "",
+    restarts_max: int = 2,
+    start_s: float = 180.0,
+    calm_s: float = 300.0,
+) -> Said:
     said = Said()
     supervision = Supervision(
         home=home,
         names=("archive",),
         argv=(sys.executable, "-c", code),
-        signs=LifeSigns(stall_s=0.5),
+        signs=LifeSigns(start_s=start_s, stall_s=0.5),
         restarts_max=restarts_max,
+        calm_s=calm_s,
         backoff_s=0.01,
     )
     Supervisor(supervision, Alarm(NOBODY, hook), said).run()
@@ -70,6 +79,13 @@ def test_a_run_that_succeeds_ends_the_supervision(tmp_path: Path) -> None:
 def test_a_run_without_progress_is_ended(tmp_path: Path) -> None:
     with pytest.raises(PipelineFailed, match=r"archive \(running\) made no progress"):
         supervised(tmp_path, BEATS.format(home=str(tmp_path)), restarts_max=0)
+
+
+def test_hangs_count_although_it_takes_longer_to_notice_them_than_a_calm_run(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(PipelineFailed, match=r"gave up after 1 restarts: archive .starting. made"):
+        supervised(tmp_path, "import time; time.sleep(60)", restarts_max=1, start_s=0.5, calm_s=0.1)
 
 
 def test_a_hook_that_fails_does_not_end_the_supervision(tmp_path: Path) -> None:

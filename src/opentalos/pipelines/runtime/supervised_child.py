@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from opentalos.pipelines.runtime.progress import ENDED, IN_A_RUN, STARTING, Beat, read_beat
 
@@ -24,6 +24,13 @@ class LifeSigns:
     run_s: float = 3600.0  # one run of a batch pipeline
 
 
+class Ending(NamedTuple):
+    """Why a run has ended, or must be ended, although it should continue."""
+
+    reason: str
+    worked_s: float  # from its start to its end; if it hangs, only to its last progress
+
+
 class Child:
     """A run in a process group of its own, which ends at the end of its stdin.
 
@@ -34,19 +41,27 @@ class Child:
         self._home, self._names = home, names
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
         self._seen: dict[str, Beat | None] = dict.fromkeys(names)
-        self._since = dict.fromkeys(names, time.monotonic())
+        self._began_s = time.monotonic()
+        self._since = dict.fromkeys(names, self._began_s)
 
     @property
     def pid(self) -> int:
         """The pid of the Python process, which leads the group."""
         return self._process.pid
 
-    def ended(self) -> int | None:
-        """Its exit status, a negative number for a signal; None while it runs."""
-        return self._process.poll()
+    def ended(self) -> Ending | None:
+        """That it has exited, with an empty reason for success; None while it runs."""
+        status = self._process.poll()
+        if status is None:
+            return None
+        return Ending(_reason(status), time.monotonic() - self._began_s)
 
-    def stuck(self, signs: LifeSigns) -> str:
-        """Which pipeline has no heartbeat, and for how long; empty if all have one."""
+    def stuck(self, signs: LifeSigns) -> Ending | None:
+        """Which pipeline has no heartbeat, and for how long; None if all have one.
+
+        The time in which it made no progress is not work: to notice a hang takes so long that
+        every run that hangs at its start would pass for a long one.
+        """
         now = time.monotonic()
         in_a_run = False
         for name in self._names:
@@ -61,8 +76,9 @@ class Child:
                 allowed_s = max(allowed_s, signs.run_s)
             silent_s = now - self._since[name]
             if state != ENDED and silent_s > allowed_s:
-                return f"{name} ({state}) made no progress for {silent_s:.0f} s"
-        return ""
+                reason = f"{name} ({state}) made no progress for {silent_s:.0f} s"
+                return Ending(reason, self._since[name] - self._began_s)
+        return None
 
     def end(self) -> None:
         """Stop it with SIGTERM, then with SIGKILL, with all processes of its group."""
@@ -85,3 +101,11 @@ class Child:
     def _state(self, name: str) -> str:
         beat = self._seen[name]
         return beat.state if beat is not None else STARTING
+
+
+def _reason(status: int) -> str:
+    if status == 0:
+        return ""
+    if status < 0:
+        return f"the run was killed by {signal.Signals(-status).name}"
+    return f"the run exited with status {status}"

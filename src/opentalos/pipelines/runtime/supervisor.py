@@ -17,7 +17,7 @@ from opentalos.model.errors import ConfigError
 from opentalos.pipelines.runtime.alarm import Alarm
 from opentalos.pipelines.runtime.run_lock import RunLock
 from opentalos.pipelines.runtime.run_plan import Event, PipelineFailed, Say
-from opentalos.pipelines.runtime.supervised_child import Child, LifeSigns
+from opentalos.pipelines.runtime.supervised_child import Child, Ending, LifeSigns
 
 _POLL_S: Final = 0.2
 _ORPHAN_S: Final = 30.0  # time for a run whose supervisor was killed to stop by itself
@@ -31,7 +31,7 @@ class Supervision:
     names: tuple[str, ...]
     argv: tuple[str, ...]
     signs: LifeSigns = field(default_factory=LifeSigns)
-    restarts_max: int = 10  # in a row, each after a run shorter than calm_s
+    restarts_max: int = 10  # in a row, each after a run that worked for less than calm_s
     calm_s: float = 300.0
     backoff_s: float = 1.0  # before the first restart; doubles each time
     backoff_s_max: float = 60.0
@@ -81,11 +81,10 @@ class Supervisor:
         restarts = 0
         while not self._stopping:
             self._end_orphans()
-            began = time.monotonic()
-            reason = self._one_life()
+            reason, worked_s = self._one_life()
             if not reason:
                 return
-            restarts = 1 if time.monotonic() - began > self._of.calm_s else restarts + 1
+            restarts = 1 if worked_s > self._of.calm_s else restarts + 1
             if restarts > self._of.restarts_max:
                 text = f"gave up after {self._of.restarts_max} restarts: {reason}"
                 self._raise_alarm("gave-up", text, reason, restarts)
@@ -95,20 +94,17 @@ class Supervisor:
             self._raise_alarm("restart", text, reason, restarts)
             self._rest(pause_s)
 
-    def _one_life(self) -> str:
-        """Why the run ended although it should continue; empty on success or after a signal."""
+    def _one_life(self) -> Ending:
+        """How the run ended; without a reason on success or after a signal."""
         child = Child(self._of.argv, self._of.home, self._of.names)
         self._note(f"started {', '.join(self._of.names)}, pid {child.pid}")
         try:
             while not self._stopping:
-                status = child.ended()
-                if status is not None:
-                    return _reason(status)
-                stuck = child.stuck(self._of.signs)
-                if stuck:
-                    return stuck
+                ending = child.ended() or child.stuck(self._of.signs)
+                if ending is not None:
+                    return ending
                 self._rest(_POLL_S)
-            return ""
+            return Ending("", 0.0)
         finally:
             child.end()
 
@@ -152,11 +148,3 @@ class Supervisor:
 
     def _note(self, text: str) -> None:
         self._say(Event("note", text))
-
-
-def _reason(status: int) -> str:
-    if status == 0:
-        return ""
-    if status < 0:
-        return f"the run was killed by {signal.Signals(-status).name}"
-    return f"the run exited with status {status}"
