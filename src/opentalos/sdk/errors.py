@@ -133,7 +133,7 @@ class DeliveryFailed(OutcomeUnknown):
 
     ``flush`` and ``close`` of a producer raise it once for the failures so far. ``not_stored`` and
     ``unknown`` count the messages, ``first`` is the first error. To send all messages again may
-    store some of them twice; only ``on_error`` tells which ones failed.
+    store some of them twice; only ``on_error`` reports which ones failed.
     """
 
     def __init__(self, topic: str, not_stored: int, unknown: int, first: TalosError) -> None:

@@ -401,7 +401,7 @@ async def test_a_put_outlasts_a_restart(server: ServerProcess) -> None:
 async def test_a_read_outlasts_a_server_that_hangs(server: ServerProcess) -> None:
     async with aio.Client(config_of(server.url, request_timeout_s=0.3)) as client:
         await aio.TalosAdmin(client).topics.create("hanging", partitions=1)
-        producer = aio.SimpleProducer(client, "hanging")
+        producer = aio.SimpleProducer(client, "hanging", idempotent=False)
         await producer.put([b"x"])
         server.pause()
         reading = asyncio.create_task(aio.SimpleConsumer(client, "hanging").fetch(0, 0))

@@ -31,10 +31,20 @@ def is_put(chunk: bytes) -> bool:
     return b"type=putMessage" in chunk
 
 
-async def test_a_put_whose_answer_is_lost_is_unknown_and_stored_once(proxy: TcpProxy) -> None:
+async def test_a_put_whose_answer_is_lost_is_repeated_and_stored_once(proxy: TcpProxy) -> None:
+    async with client_of(proxy) as client:
+        await aio.TalosAdmin(client).topics.create("repeated", partitions=1)
+        producer = aio.SimpleProducer(client, "repeated")
+        for number in range(5):
+            proxy.lose_answer(is_put)
+            assert (await producer.put([b"%d" % number])).base_offset == number
+        assert await read_all(client, "repeated", 0) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_without_idempotence_a_lost_answer_is_unknown(proxy: TcpProxy) -> None:
     async with client_of(proxy) as client:
         await aio.TalosAdmin(client).topics.create("lost-answer", partitions=1)
-        producer = aio.SimpleProducer(client, "lost-answer")
+        producer = aio.SimpleProducer(client, "lost-answer", idempotent=False)
         proxy.lose_answer(is_put)
         with pytest.raises(OutcomeUnknown):
             await producer.put([b"maybe"])
@@ -80,7 +90,7 @@ async def test_while_nobody_listens_nothing_is_done(proxy: TcpProxy) -> None:
 async def test_silence_is_unknown_for_a_put_and_waited_out_by_a_read(proxy: TcpProxy) -> None:
     async with client_of(proxy, request_timeout_s=0.3) as client:
         await aio.TalosAdmin(client).topics.create("silent", partitions=1)
-        producer = aio.SimpleProducer(client, "silent")
+        producer = aio.SimpleProducer(client, "silent", idempotent=False)
         await producer.put([b"x"])
         proxy.silence()
         with pytest.raises(OutcomeUnknown):

@@ -40,7 +40,7 @@ class Load:
 
     async def write(self, name: str, partition: int) -> None:
         """Puts that are sent once; each ends as done, not done or unknown."""
-        producer = aio.SimpleProducer(self.client, TOPIC, partition)
+        producer = aio.SimpleProducer(self.client, TOPIC, partition, idempotent=False)
         count = 0
         while not self.stop.is_set():
             ids = [f"{name}-{count + number}" for number in range(BATCH)]

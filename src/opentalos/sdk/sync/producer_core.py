@@ -17,9 +17,9 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final
 
+from opentalos.sdk.aio.producer.failures import Failures
 from opentalos.sdk.aio.producer.sender import Sender
 from opentalos.sdk.core.producer.accumulator import Accumulator, Batch
-from opentalos.sdk.core.producer.failures import Failures
 from opentalos.sdk.core.producer.settings import ProducerSettings, Undelivered
 from opentalos.sdk.errors import ClientClosed, TalosError
 from opentalos.sdk.sync.client import Client
@@ -110,7 +110,7 @@ class Core:
 
     def warn_unclosed(self, allowed_s: float) -> None:
         """Log that it sends what is buffered, if anything is."""
-        waiting = self.accumulator.unfinished()
+        waiting = self.accumulator.unfinished
         if waiting:
             _log.warning(
                 "producer was not closed, sending its messages: topic=%s messages=%d "

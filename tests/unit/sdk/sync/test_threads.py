@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from opentalos.sdk.aio.producer.failures import Failures
 from opentalos.sdk.core.producer.accumulator import Accumulator, Batch
-from opentalos.sdk.core.producer.failures import Failures
 from opentalos.sdk.core.producer.settings import ProducerSettings
 from opentalos.sdk.errors import ConnectFailed
 from opentalos.sdk.sync import producer_core

@@ -5,7 +5,13 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
-from opentalos.model.errors import NotSupported, RequestError, SequenceGap, Unavailable
+from opentalos.model.errors import (
+    NotSupported,
+    OutcomeUnknown,
+    RequestError,
+    SequenceGap,
+    Unavailable,
+)
 from opentalos.model.message import PRODUCER_ID_MAX, ProducerStamp
 from opentalos.sdk.aio.connection.client import Client
 from opentalos.sdk.core.producer.sequences import Sequences
@@ -19,10 +25,14 @@ _log = logging.getLogger("opentalos.sdk.producer")
 
 
 async def deduplicates(client: Client, topic: str, wanted: Literal["auto"] | bool) -> bool:
-    """Whether puts are idempotent. Raises: NotSupported: ``wanted`` is True and they cannot be."""
+    """Whether puts are idempotent. Raises: NotSupported: ``wanted`` is True and they cannot be;
+    RequestError, Unavailable: the server's version is not known, and nothing was put."""
     if wanted is False:
         return False
-    found = await client.call(TOPIC_SERVICE, "getServiceVersion", None)
+    try:
+        found = await client.call(TOPIC_SERVICE, "getServiceVersion", None)
+    except OutcomeUnknown as error:
+        raise Unavailable(f"cannot ask for the server's version: {error}; put again") from error
     if (found.details or "").startswith(_OUR_SERVERS):
         return True
     text = f"no idempotent puts: server {found.details or 'of unknown version'} lacks them"

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Self
 
 from opentalos.sdk.aio.connection.client import Client, attach
+from opentalos.sdk.aio.producer.failures import Failures
 from opentalos.sdk.aio.producer.sender import Sender
 from opentalos.sdk.core.blocks import message_of
 from opentalos.sdk.core.config import ClientConfig
@@ -22,7 +23,6 @@ from opentalos.sdk.core.producer.accumulator import (
     Watch,
     size_of,
 )
-from opentalos.sdk.core.producer.failures import Failures
 from opentalos.sdk.core.producer.put_arguments import portions, rows_of, watch_into, watch_of
 from opentalos.sdk.core.producer.settings import (
     OnError,
@@ -270,7 +270,7 @@ class TalosProducer:
 
     def _warn_if_lost(self) -> None:
         """Log what an unclosed producer loses: its event loop has ended, so it cannot send it."""
-        lost = 0 if self._closed or self._pid != os.getpid() else self._accumulator.unfinished()
+        lost = 0 if self._closed or self._pid != os.getpid() else self._accumulator.unfinished
         self._closed = True
         if lost:
             _log.error(

@@ -295,6 +295,7 @@ class Accumulator:
     def _pending(self, ticket: int) -> bool:
         return any(batch.ticket <= ticket for batch in self._unfinished)
 
+    @property
     def unfinished(self) -> int:
         """Messages and rows without an outcome, or whose callbacks have not returned."""
         with self._changed:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.sdk.fake_servers import S1, FakeServers, client_of, in_turn, raises, run
 
 from opentalos.model import errors
-from opentalos.model.errors import OutcomeUnknown, PermissionDenied
+from opentalos.model.errors import OutcomeUnknown, PermissionDenied, Unavailable
 from opentalos.sdk import DeliveryFailed, Outcome, ProducerSettings, Stored, Undelivered
 from opentalos.sdk.aio import SimpleProducer, TalosProducer
 from opentalos.sdk.errors import NoReply, NotSupported
@@ -233,6 +233,18 @@ def test_another_server_gets_no_stamps_and_no_second_put() -> None:
 
     run(scenario())
     assert stamps == [(None, None, False)]
+
+
+def test_a_version_that_nobody_answers_leaves_the_put_not_done(servers: FakeServers) -> None:
+    servers.on(S1, "getServiceVersion", raises(NoReply("silent")))
+    stamps = stamps_of(servers, stored_at(0))
+
+    async def scenario() -> None:
+        with pytest.raises(Unavailable, match="silent; put again"):
+            await simple(servers).put([b"x"])
+
+    run(scenario())
+    assert stamps == []
 
 
 def test_a_producer_that_wants_no_stamps_does_not_ask_for_the_version(servers: FakeServers) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from opentalos.model.errors import OutcomeUnknown, PermissionDenied, TalosError
+from opentalos.sdk.aio.producer.failures import LOG_S, Failures
 from opentalos.sdk.core.producer.accumulator import Batch, Watcher
-from opentalos.sdk.core.producer.failures import LOG_S, Failures
 from opentalos.sdk.core.producer.settings import Undelivered
 from opentalos.sdk.core.values import Message
 from opentalos.sdk.errors import DeliveryFailed
