@@ -12,7 +12,15 @@ from opentalos.sdk.core.consumer.settings import (
     ConsumerSettings,
     Expired,
 )
-from opentalos.sdk.core.producer.settings import Outcome, ProducerSettings, Undelivered
+from opentalos.sdk.core.producer.settings import (
+    OnError,
+    OnRowsError,
+    OnRowsSuccess,
+    OnSuccess,
+    Outcome,
+    ProducerSettings,
+    Undelivered,
+)
 from opentalos.sdk.core.values import (
     Compression,
     Grantee,
@@ -71,6 +79,10 @@ __all__ = [
     "LeaseNotHeld",
     "Message",
     "OffsetRange",
+    "OnError",
+    "OnRowsError",
+    "OnRowsSuccess",
+    "OnSuccess",
     "Outcome",
     "OutcomeUnknown",
     "PartitionLag",
