@@ -16,12 +16,14 @@ from opentalos.gateway.http.reply_format import CONTINUE, RETRY_AFTER, TEXT, hea
 from opentalos.gateway.http.reply_stream import ReplyStream
 from opentalos.gateway.http.request_reading import RequestReading
 from opentalos.gateway.http.request_target import origin_form
+from opentalos.gateway.http.turns import STARTS_A_TURN, TURN_S
 from opentalos.model.address import is_local, network_of
 from opentalos.model.errors import OutcomeUnknown
 from opentalos.model.identity import PeerCertificate
 
 PIPELINE_MAX = 16  # pipelined requests before reading pauses
-FEED_BYTES_MAX = 16 << 10  # parsed at once, so that one read cannot hold thousands of requests
+FEED_BYTES_MAX = 4 << 10  # parsed at once where many requests may be: 110 of the shortest, 1 ms
+WHOLE_BYTES_MAX = 16 << 10  # parsed at once where few requests are
 AHEAD_BYTES = 2 << 10  # charged to the body budget for the head of a pipelined request
 LINGER_S = 2.0  # after a rejection, for the client to read it before the connection closes
 TLS_CLOSE_S = 2.0  # for the other side's close notification, which may never arrive
@@ -51,6 +53,7 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         self._parting = False  # everything is sent; TLS waits for the other side
         self._write_stalled = False
         self._pumping = False
+        self._awaits_turn = False
 
     # --- transport callbacks -----------------------------------------------------------------
 
@@ -92,6 +95,8 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         Nearly all clients that end their side are gone. One that waits for an event is not served
         until then: its request would take the place of another.
         """
+        if self._awaits_turn:
+            self._parse_backlog()  # so that it counts as a request
         self._last = self._half_closed = True
         if self._server.tls is not None:
             return False  # TLS knows no half-open connection
@@ -121,6 +126,11 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         if self._backlog or len(self._queue) >= PIPELINE_MAX:
             self._keep(data)
             return
+        turns = self._server.turns
+        if turns.load_s > TURN_S and not self._in_message and turns.is_full():
+            self._backlog += data
+            self._await_turn()
+            return
         if len(data) <= FEED_BYTES_MAX:
             self._feed(data)
         else:
@@ -128,11 +138,24 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         if self._queue or self._refusal is not None:
             self._pump()
 
+    def take_turn(self) -> None:
+        """Continue with what waited; at least one request is started."""
+        self._awaits_turn = False
+        if self.alive:
+            self._pump(in_turn=True)
+
+    def _await_turn(self) -> None:
+        if not self._awaits_turn:
+            self._awaits_turn = True
+            self._server.turns.wait(self)
+
     # --- parsing -----------------------------------------------------------------------------
 
     def _feed_slices(self, data: bytes) -> None:
-        if self._body_left >= len(data):
-            self._feed(data)  # all of it belongs to one body
+        if self._body_left >= len(data) or (
+            len(data) <= WHOLE_BYTES_MAX and data.count(b"HTTP/") <= PIPELINE_MAX
+        ):
+            self._feed(data)  # all of it belongs to one body, or to few requests
             return
         view, position = memoryview(data), 0
         while position < len(view) and not self._last:
@@ -189,27 +212,42 @@ class HttpConnection(RequestReading, asyncio.Protocol):
 
     # --- answering ---------------------------------------------------------------------------
 
-    def _pump(self) -> None:
-        """Start requests in order as long as each is answered at once."""
-        if self._pumping:
+    def _pump(self, *, in_turn: bool = False) -> None:
+        """Start requests in order as long as each is answered at once; the rest waits its turn."""
+        if self._pumping or self._awaits_turn:
             return
         self._pumping = True
+        turns, started = self._server.turns, 0
         while self._current is None and self.alive and not self._write_stalled:
             if self._queue:
+                if started == STARTS_A_TURN or (
+                    turns.load_s > TURN_S and not in_turn and turns.is_full()
+                ):
+                    self._await_turn()
+                    break
+                started += 1
                 exchange = self._current = self._queue.popleft()
                 self._waiting = False
                 self.deadline = self._server.now + self._server.answer_timeout_s
                 self._server.dispatch(exchange)
             elif self._backlog and not self._last:
-                data = bytes(self._backlog)
-                self._backlog.clear()
-                self._resume_reading()
-                self._feed_slices(data)
+                self._parse_backlog()
             else:
                 break
         self._pumping = False
         if self._refusal is not None and self._current is None and not self._queue:
             self._send_refusal()
+
+    def _parse_backlog(self) -> None:
+        """Parse what was received, up to the number of requests that may wait."""
+        backlog = self._backlog
+        while backlog and len(self._queue) < PIPELINE_MAX and not self._last:
+            step = max(self._body_left, FEED_BYTES_MAX)
+            piece = bytes(memoryview(backlog)[:step])
+            del backlog[:step]
+            self._feed(piece)
+        if not backlog:
+            self._resume_reading()
 
     def answer(self, exchange: Exchange, prefix: bytes, body: bytes, extra: bytes) -> None:
         """Write one reply and continue with the next request; never raises."""
@@ -391,7 +429,7 @@ class HttpConnection(RequestReading, asyncio.Protocol):
 
     def drain(self) -> None:
         """Close at once when idle, after the requests under way else."""
-        if self._current is None and not self._queue and not self._in_message:
+        if self._is_idle() and not self._in_message and not self._awaits_turn:
             self._close(idle=True)
         elif self._current is not None and self._current.drained is not None:
             self._current.drained()

@@ -11,6 +11,7 @@ from opentalos.gateway.http.body_budget import BodyBudget
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.gateway.http.traffic import Traffic
+from opentalos.gateway.http.turns import Turns
 from opentalos.model.limits import HttpLimits
 
 
@@ -44,6 +45,7 @@ class ConnectionHost(Protocol):
     cut: int
     tls: TlsContext | None
     traffic: Traffic
+    turns: Turns
 
     def dispatch(self, exchange: Exchange) -> None:
         """Call the handler of the request's path."""

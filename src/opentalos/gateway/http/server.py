@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Mapping, Sequence
 
+from opentalos.gateway.http.accepting import Acceptor, bound_sockets
 from opentalos.gateway.http.body_budget import BodyBudget
 from opentalos.gateway.http.connection import HttpConnection
 from opentalos.gateway.http.connection_host import HostedConnection
@@ -13,6 +15,7 @@ from opentalos.gateway.http.reply_format import date_line
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.gateway.http.tls_connection import TlsConnection
 from opentalos.gateway.http.traffic import Traffic
+from opentalos.gateway.http.turns import Turns
 from opentalos.model.address import is_loopback
 from opentalos.model.limits import HttpLimits
 
@@ -25,7 +28,6 @@ EXPIRED_MAX = 8  # connections closed or answered in one turn
 # Clients stop reading after 5 s. Source: docs/protocol/wire.md#retries-and-timeouts.
 ANSWER_TIMEOUT_S = 4.5
 UNSENT_BYTES_MAX = 256 << 20  # replies that clients do not read, whole server
-BACKLOG = 1024  # connections the kernel keeps until they are accepted
 
 _log = logging.getLogger("opentalos.http")
 
@@ -55,12 +57,13 @@ class HttpServer:
         self.accepted = 0
         self.tls: TlsContext | None = None
         self.traffic = Traffic(limits.failure_lines_per_s_max)
+        self.turns = Turns(time.perf_counter)
         self.serve(exact or {}, prefixes)
         self._connections: set[HostedConnection] = set()
         self._of_network: dict[str, int] = {}  # connections
         self._unswept: list[HostedConnection] = []  # of the sweep under way
         self._unsent: dict[HostedConnection, int] = {}
-        self._listener: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._emptied = asyncio.Event()
 
@@ -79,28 +82,25 @@ class HttpServer:
         """Start to listen; returns the port, which the kernel chooses if ``port`` is 0."""
         self.tick()
         self.tls = tls
-        loop = asyncio.get_running_loop()
-        connection = HttpConnection if tls is None else TlsConnection
+        sockets = await bound_sockets(host, port)
+        self._acceptor = Acceptor(sockets, self._adopt)
+        self._schedule()
+        return int(sockets[0].getsockname()[1])
 
-        async def bind(port: int) -> asyncio.Server:
-            return await loop.create_server(
+    async def _adopt(self, accepted: socket.socket) -> None:
+        """Make a connection of an accepted socket; over TLS, after the handshake."""
+        tls = self.tls
+        connection = HttpConnection if tls is None else TlsConnection
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection(self),
-                host,
-                port,
-                backlog=BACKLOG,
+                accepted,
                 ssl=tls,
                 ssl_handshake_timeout=tls.handshake_timeout_s if tls else None,
                 ssl_shutdown_timeout=self.limits.write_stall_s if tls else None,
             )
-
-        listener = await bind(port)
-        chosen = int(listener.sockets[0].getsockname()[1])
-        if port == 0 and len(listener.sockets) > 1:  # one free port for each address of the host
-            listener.close()
-            listener = await bind(chosen)
-        self._listener = listener
-        self._schedule()
-        return chosen
+        except OSError:  # it ended before, or its handshake failed, which ``tls`` counts
+            accepted.close()
 
     def tick(self) -> None:
         """Refresh the coarse clock."""
@@ -141,7 +141,7 @@ class HttpServer:
 
     def dispatch(self, exchange: Exchange) -> None:
         """Call the handler; if it raises, the client gets a 500 without details."""
-        exchange.started_s = time.perf_counter()
+        exchange.started_s = began_s = self.turns.clock()
         try:
             handler = self._exact.get(exchange.path) or self._find(exchange.path)
             if handler is None:
@@ -152,6 +152,7 @@ class HttpServer:
             path = exchange.path[:80].decode("latin-1")
             _log.exception("handler failed with an internal error", extra={"path": path})
             exchange.reply_text(500, "internal error")
+        self.turns.spent(began_s)
 
     def _find(self, path: bytes) -> Handler | None:
         for prefix, handler in self._prefixes:
@@ -170,6 +171,7 @@ class HttpServer:
         self.accepted += 1
         network, limits = connection.network, self.limits
         count = self._of_network[network] = self._of_network.get(network, 0) + 1
+        self.turns.shared = len(self._of_network) > 1
         most = limits.connections_address_max
         if most and count > most and not is_loopback(network):
             return False
@@ -182,6 +184,7 @@ class HttpServer:
             left = self._of_network.pop(connection.network, 1) - 1
             if left:
                 self._of_network[connection.network] = left
+            self.turns.shared = len(self._of_network) > 1
         if not self._connections:
             self._emptied.set()
 
@@ -214,8 +217,8 @@ class HttpServer:
     async def drain(self, timeout_s: float) -> bool:
         """Stop accepting and let requests under way finish; True if all did in time."""
         self.draining = True
-        if self._listener is not None:
-            await _close(self._listener)
+        if self._acceptor is not None:
+            await self._acceptor.close()
         for number, connection in enumerate(list(self._connections), 1):
             connection.drain()
             if number % EXPIRED_MAX == 0:
@@ -228,20 +231,10 @@ class HttpServer:
                     await self._emptied.wait()
             except TimeoutError:
                 finished = False
+        if self._acceptor is not None:
+            self._acceptor.abandon()
         for connection in list(self._connections):
             connection.abort()
         if self._timer is not None:
             self._timer.cancel()
         return finished
-
-
-async def _close(listener: asyncio.Server) -> None:
-    """Stop accepting. asyncio's own loop creates a connection one step after accepting it, and
-    would lose the socket if the listener were closed in between; so those are created first."""
-    loop = asyncio.get_running_loop()
-    if isinstance(loop, asyncio.SelectorEventLoop):
-        for sock in listener.sockets:
-            loop.remove_reader(sock)
-        await asyncio.sleep(0)  # creates the transports
-        await asyncio.sleep(0)  # creates their connections, which are drained like all others
-    listener.close()

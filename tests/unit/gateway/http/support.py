@@ -9,6 +9,7 @@ from opentalos.gateway.http.connection import HttpConnection
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import TEXT, head
 from opentalos.gateway.http.server import HttpServer
+from opentalos.gateway.http.turns import Turns
 from opentalos.model.limits import HttpLimits
 
 LIMITS = HttpLimits(
@@ -76,7 +77,17 @@ class Bench:
         self.server = HttpServer(limits, {b"/echo": self.echo, b"/boom": self.boom}, [
             (b"/keep/", self.seen.append),
         ])  # fmt: skip
+        self.now_s = 0.0
+        self.server.turns = Turns(lambda: self.now_s)
         self.server.date, self.server.head_end = b"\r\nDate: x\r\n", b"\r\nDate: x\r\n\r\n"
+
+    async def all_turns(self) -> int:
+        """How many passes of the loop it takes until no connection waits for its turn."""
+        passes = 0
+        while self.server.turns.waiting:
+            await asyncio.sleep(0)
+            passes += 1
+        return passes
 
     @staticmethod
     def echo(exchange: Exchange) -> None:

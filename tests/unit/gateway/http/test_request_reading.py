@@ -38,10 +38,11 @@ def test_an_upgrade_with_a_body_closes_if_the_client_said_so() -> None:
     assert transport.closed
 
 
-def test_upgrades_one_after_the_other_are_requests_of_their_own() -> None:
+async def test_upgrades_one_after_the_other_are_requests_of_their_own() -> None:
     bench = Bench()
     connection, transport = bench.connect()
     connection.data_received(request(body=b"1", more=UPGRADE) * 50)
+    await bench.all_turns()
     assert statuses(transport.written) == [200] * 50
 
 

@@ -1,0 +1,88 @@
+"""Acceptor: new connections take a bounded part of a pass."""
+
+import asyncio
+import errno
+import socket
+from collections import Counter
+
+import pytest
+
+from opentalos.gateway.http.accepting import ACCEPTS_A_TURN, Acceptor, bound_sockets
+
+pytestmark = pytest.mark.real_time
+MANY = 50
+
+
+class Adopted:
+    """Counts the accepted sockets by pass of the loop."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.sockets: list[socket.socket] = []
+        self.by_pass: Counter[int] = Counter()
+
+    async def adopt(self, accepted: socket.socket) -> None:
+        self.sockets.append(accepted)
+        self.by_pass[self.passes] += 1
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(10.0):
+            while len(self.sockets) < count:
+                await asyncio.sleep(0)
+                self.passes += 1
+
+    def close(self) -> None:
+        for accepted in self.sockets:
+            accepted.close()
+
+
+async def test_a_flood_is_accepted_in_many_passes_and_completely() -> None:
+    listening, adopted = await bound_sockets("127.0.0.1", 0), Adopted()
+    address = listening[0].getsockname()
+    clients = [socket.create_connection(address) for _ in range(MANY)]
+    acceptor = Acceptor(listening, adopted.adopt)
+    await adopted.until(MANY)
+    assert max(adopted.by_pass.values()) <= ACCEPTS_A_TURN
+    nodelay = adopted.sockets[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert nodelay
+    await acceptor.close()
+    adopted.close()
+    for client in clients:
+        client.close()
+
+
+async def test_without_descriptors_it_pauses_and_goes_on_later() -> None:
+    (listening,), adopted = await bound_sockets("127.0.0.1", 0), Adopted()
+
+    class Full(socket.socket):
+        failures = 1
+
+        def accept(self) -> tuple[socket.socket, object]:
+            if self.failures:
+                self.failures -= 1
+                raise OSError(errno.EMFILE, "too many open files")
+            return super().accept()
+
+    full = Full(fileno=listening.detach())
+    acceptor = Acceptor([full], adopted.adopt)
+    with socket.create_connection(full.getsockname()):
+        await adopted.until(1)
+    assert not full.failures
+    await acceptor.close()
+    adopted.close()
+
+
+async def test_a_port_in_use_is_refused_with_its_address() -> None:
+    (listening,) = await bound_sockets("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    with pytest.raises(OSError, match=rf"cannot listen at 127\.0\.0\.1:{port}: ") as raised:
+        await bound_sockets("127.0.0.1", port)
+    assert raised.value.errno == errno.EADDRINUSE
+    listening.close()
+
+
+async def test_all_addresses_of_a_host_get_the_same_free_port() -> None:
+    sockets = await bound_sockets("", 0)
+    assert len({sock.getsockname()[1] for sock in sockets}) == 1
+    for sock in sockets:
+        sock.close()
