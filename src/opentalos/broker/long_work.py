@@ -3,7 +3,7 @@
 Readers of single messages and the REST gateway use it. Such work takes turns: a few at a time,
 callers served in rotation, so one caller's work delays its own. A turn does what Python does in
 short pieces with ``pause`` between them, and what compiled code does without the interpreter lock
-on a thread. So each pass of the loop runs at most one piece per turn.
+on a thread. Each pass of the loop runs one piece, whose turn ever it is.
 """
 
 import asyncio
@@ -35,8 +35,10 @@ class LongWorkCounters:
 class Turn:
     """The right to work; valid inside ``LongWork.turn``."""
 
-    def __init__(self, offload: Offload | None, counters: LongWorkCounters) -> None:
-        self._offload, self._counters = offload, counters
+    def __init__(
+        self, offload: Offload | None, counters: LongWorkCounters, pieces: "_Pieces"
+    ) -> None:
+        self._offload, self._counters, self._pieces = offload, counters, pieces
         self.job: asyncio.Task[Any] | None = None  # on a thread
 
     async def off_loop(self, work: Callable[..., T], *args: Any) -> T:
@@ -51,7 +53,36 @@ class Turn:
     async def pause(self) -> None:
         """Let the loop do other work; call it after each piece of about 1 ms."""
         self._counters.pauses += 1
-        await asyncio.sleep(0)
+        await self._pieces.next()
+
+
+class _Pieces:
+    """Lets one piece run in each pass of the loop; the turns alternate."""
+
+    def __init__(self) -> None:
+        self._due: deque[asyncio.Future[None]] = deque()  # at most one of each turn
+        self._scheduled = False
+
+    async def next(self) -> None:
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._due.append(mine)
+        if not self._scheduled:
+            self._schedule()
+        await mine
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        asyncio.get_running_loop().call_soon(self._pass)
+
+    def _pass(self) -> None:
+        self._scheduled = False
+        while self._due:
+            first = self._due.popleft()
+            if not first.done():  # else it was cancelled
+                first.set_result(None)
+                break
+        if self._due:
+            self._schedule()
 
 
 class LongWork:
@@ -65,6 +96,7 @@ class LongWork:
         self._free = TURNS_MAX
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._freeing: set[asyncio.Task[Any]] = set()
+        self._pieces = _Pieces()
         self.counters = LongWorkCounters()
 
     @property
@@ -81,7 +113,7 @@ class LongWork:
         """
         await self._take(caller, patient=patient)
         self.counters.turns += 1
-        turn = Turn(self._offload, self.counters)
+        turn = Turn(self._offload, self.counters, self._pieces)
         try:
             yield turn
         finally:

@@ -138,3 +138,39 @@ async def test_an_error_ends_a_turn() -> None:
         with pytest.raises(ZeroDivisionError):
             async with work.turn("a") as turn:
                 await turn.off_loop(divmod, 1, 0)
+
+
+async def test_of_the_turns_under_way_one_has_a_piece_in_each_pass_of_the_loop() -> None:
+    work = LongWork(None, waiting_max=100)
+    passes, pieces = 0, list[tuple[int, str]]()
+
+    async def call(caller: str) -> None:
+        async with work.turn(caller) as turn:
+            for _ in range(20):
+                await turn.pause()
+                pieces.append((passes, caller))
+
+    calls = [asyncio.create_task(call(name)) for name in ("a", "b")]
+    while not all(call.done() for call in calls):
+        await asyncio.sleep(0)
+        passes += 1
+    assert len({number for number, _ in pieces}) == len(pieces) == 40
+    assert [caller for _, caller in pieces] == ["a", "b"] * 20
+
+
+async def test_a_call_cancelled_in_a_pause_does_not_hold_up_the_other() -> None:
+    work = LongWork(None, waiting_max=100)
+    done = 0
+
+    async def call() -> None:
+        nonlocal done
+        async with work.turn("a") as turn:
+            for _ in range(20):
+                await turn.pause()
+            done += 1
+
+    calls = [asyncio.create_task(call()) for _ in range(TURNS_MAX)]
+    await asyncio.sleep(0)
+    calls[0].cancel()
+    await asyncio.wait(calls)
+    assert done == TURNS_MAX - 1

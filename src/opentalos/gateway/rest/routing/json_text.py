@@ -18,6 +18,7 @@ WINDOW_CHARS: Final = 4 << 10  # given to the decoder at once; at most 0.3 ms
 PIECE_COST: Final = 16 << 10  # characters and steps between two pauses; about 1 ms
 DEPTH_MAX: Final = 900  # nested containers, as many as Python's decoder reads
 _STEP_COST: Final = 32  # of a value, in characters
+_FRACTION_COST: Final = 16  # of a number that is no integer, at least: Python code checks it
 _RUN_CHARS_MIN: Final = 256  # shorter runs of items are not worth a call
 _RUN_PAUSE_MAX: Final = 64  # items parsed one by one after runs that could not be parsed at once
 _RUN_ITEMS: Final = 128  # written in one call
@@ -179,7 +180,7 @@ class _Parser:
             self._spend(WINDOW_CHARS)
             return self._open(first)
         self._at += size
-        self._spend(size)
+        self._spend_text(start, self._at)
         self._check(value)
         return True, value
 
@@ -206,7 +207,7 @@ class _Parser:
         if end - start < _RUN_CHARS_MIN:
             return
         run = f"[{self._text[start:end]}]"
-        self._spend(len(run))
+        self._spend_text(start, end)
         try:
             found, size = _scan(run, 0)
         except (StopIteration, ValueError, RecursionError):
@@ -277,6 +278,10 @@ class _Parser:
 
     def _spend(self, count: int) -> None:
         self._cost += count + _STEP_COST
+
+    def _spend_text(self, start: int, end: int) -> None:
+        fractions = self._text.count(".", start, end) + self._text.count("e", start, end)
+        self._spend(end - start + _FRACTION_COST * fractions)
 
     def _error(self, text: str) -> json.JSONDecodeError:
         return json.JSONDecodeError(text, self._text, self._at)
