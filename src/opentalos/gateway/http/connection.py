@@ -6,7 +6,6 @@ All time limits are one ``deadline`` that the server's sweep checks, so a reques
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Sequence
 from typing import cast
 
@@ -41,8 +40,6 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self.alive = False
         self.secure = self.private = server.tls is not None
-        self._queue: deque[Exchange] = deque()
-        self._current: Exchange | None = None
         self._stream: ReplyStream | None = None  # how the current one is being answered
         self._backlog = bytearray()  # received, not parsed: the queue is full
         self._reading_paused = False
@@ -177,9 +174,6 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         if self._transport is not None and self._reading_paused:
             self._reading_paused = False
             self._transport.resume_reading()
-
-    def _is_idle(self) -> bool:
-        return self._current is None and not self._queue
 
     def _send_continue(self) -> None:
         if self._is_idle() and self._in_message and self._transport is not None and not self._last:

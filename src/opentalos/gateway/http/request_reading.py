@@ -7,11 +7,13 @@ budget. ``HttpConnection`` makes requests of this and answers them.
 
 import math
 from abc import ABC, abstractmethod
+from collections import deque
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from opentalos.gateway.http.body_budget import Hold
 from opentalos.gateway.http.connection_host import ConnectionHost
+from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.request_target import reason_of
 
 HEADERS_MAX = 100  # header lines of one request
@@ -54,6 +56,9 @@ class RequestReading(ABC):
         self._body_left = 0  # of a Content-Length body
         self._charged = 0
         self._hold: Hold | None = None  # of a large body
+        self._plain = False  # a small body of a known length, whose bytes count in no share
+        self._queue: deque[Exchange] = deque()  # read, not started
+        self._current: Exchange | None = None
 
     @abstractmethod
     def _refuse(self, status: int, reason: str) -> None:
@@ -63,9 +68,9 @@ class RequestReading(ABC):
     def _send_continue(self) -> None:
         """Ask for the body once the requests before it are answered."""
 
-    @abstractmethod
     def _is_idle(self) -> bool:
         """No request is under way or waits."""
+        return self._current is None and not self._queue
 
     # --- feeding -----------------------------------------------------------------------------
 
@@ -135,7 +140,7 @@ class RequestReading(ABC):
         self._head_bytes = self._repeated = 0
         self._url = b""
         self._headers = {}
-        if self._is_idle():
+        if self._current is None and not self._queue:
             self.deadline = self._server.now + self._server.limits.request_timeout_s
 
     def on_url(self, url: bytes) -> None:
@@ -183,7 +188,14 @@ class RequestReading(ABC):
         self._body_left = left = int(headers.get(b"content-length", 0))
         if left > limits.body_bytes_max:
             self._refuse(413, f"the body has {left} bytes; the limit is {limits.body_bytes_max}")
-        elif not self._has_room(left):
+            return
+        server = self._server
+        self._plain = plain = (
+            left <= server.budget.unshared_bytes and self._current is None and not self._queue
+        )
+        if server.body_bytes + left > limits.bodies_bytes_total_max or (
+            left and not plain and not self._begin_hold().fits(left)
+        ):
             self._refuse(503, "too many request bytes in memory; retry later")
         elif b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
             self._owes_continue = True
@@ -210,14 +222,6 @@ class RequestReading(ABC):
             return True
         return False
 
-    def _has_room(self, left: int) -> bool:
-        """Whether the budget has room for a body; nothing is reserved."""
-        if self._server.body_bytes + left > self._server.limits.bodies_bytes_total_max:
-            return False
-        if not left or (left <= self._server.budget.unshared_bytes and self._is_idle()):
-            return True
-        return self._begin_hold().fits(left)
-
     def _begin_hold(self) -> Hold:
         self._hold = self._server.budget.hold(self._headers, self.peer, self.network)
         return self._hold
@@ -231,6 +235,12 @@ class RequestReading(ABC):
         self._body_bytes += count
         if self._body_left:
             self._body_left -= count
+            server = self._server
+            if self._plain and server.body_bytes + count <= server.limits.bodies_bytes_total_max:
+                server.body_bytes += count
+                self._charged += count
+                self._parts.append(data)
+                return
         if self._body_bytes > self._server.limits.body_bytes_max:
             limit = self._server.limits.body_bytes_max
             self._refuse(413, f"the body is larger than {limit} bytes")

@@ -141,7 +141,8 @@ class HttpServer:
 
     def dispatch(self, exchange: Exchange) -> None:
         """Call the handler; if it raises, the client gets a 500 without details."""
-        exchange.started_s = began_s = self.turns.clock()
+        turns = self.turns
+        exchange.started_s = began_s = turns.clock()
         try:
             handler = self._exact.get(exchange.path) or self._find(exchange.path)
             if handler is None:
@@ -152,7 +153,8 @@ class HttpServer:
             path = exchange.path[:80].decode("latin-1")
             _log.exception("handler failed with an internal error", extra={"path": path})
             exchange.reply_text(500, "internal error")
-        self.turns.spent(began_s)
+        if turns.shared:
+            turns.spent(began_s)
 
     def _find(self, path: bytes) -> Handler | None:
         for prefix, handler in self._prefixes:

@@ -41,7 +41,7 @@ class Turns:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.load_s = 0.0
-        self.shared = False  # more than one address has connections
+        self.shared = False  # more than one address has connections; else nothing is measured
         self.deferred = 0  # since the start
         self._ended_s = 0.0
         # By address; a connection is in it once at most, so connections bound it.

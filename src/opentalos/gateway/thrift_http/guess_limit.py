@@ -11,7 +11,7 @@ addresses as the table has places.
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Final
 
 from opentalos.model.errors import AttemptsExceeded
@@ -31,6 +31,7 @@ class GuessLimit:
         self._burst, self._per_s, self._clock = burst, per_s, clock
         # When the bucket of a pair is full again; pairs that failed last are at the end.
         self._full_s: OrderedDict[_Pair, float] = OrderedDict()
+        self.pairs: Sized = self._full_s  # is empty if nobody has guessed
 
     def __len__(self) -> int:
         return len(self._full_s)

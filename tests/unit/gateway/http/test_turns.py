@@ -110,9 +110,10 @@ async def test_nobody_waits_on_a_loop_that_has_time() -> None:
 
 
 async def _full() -> tuple[CostlyBench, HttpConnection, FakeTransport]:
+    """A pass that has no room for the connection's requests."""
     bench = CostlyBench()
-    _send([bench.connect(ATTACKER) for _ in range(10)])
     connection, transport = bench.connect(VICTIM)
+    _send([bench.connect(ATTACKER) for _ in range(10)])
     return bench, connection, transport
 
 
