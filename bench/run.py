@@ -3,7 +3,7 @@
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from bench import (
@@ -25,6 +25,7 @@ from bench.plan import Plan
 from bench.report import Figure, table, write_json
 
 OUT = Path(__file__).parent / "out" / "bench.json"
+APART = ("noisy",)  # groups with a file and a section of the page of their own
 GROUPS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "puts": put_figures.closed_loop_puts,
     "latency": put_figures.open_loop_latency,
@@ -59,7 +60,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.group) - set(GROUPS):
         parser.error(f"unknown group {sorted(unknown)}; known: {', '.join(GROUPS)}")
-    figures: list[Figure] = []
+    figures: dict[str, list[Figure]] = {}
     failed = []
     OUT.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=arguments.work or OUT.parent, prefix="work-") as work:
@@ -77,17 +78,29 @@ def main() -> int:
         for name in arguments.group or GROUPS:
             print(f"measuring {name} ...", file=sys.stderr, flush=True)
             try:
-                figures += GROUPS[name](plan)
+                figures[name] = list(GROUPS[name](plan))
             except MissingTool as error:
                 print(error, file=sys.stderr)
                 return 1
             except (RuntimeError, OSError) as error:
                 failed.append(name)
                 print(f"{name} could not be measured: {error}", file=sys.stderr)
-    write_json(OUT, figures)
-    print(table(figures))
-    print(f"\nwritten to {OUT.relative_to(Path.cwd()) if OUT.is_relative_to(Path.cwd()) else OUT}")
+    for out, of_file in _by_file(figures).items():
+        write_json(out, of_file)
+        print(table(of_file))
+        print(
+            f"\nwritten to {out.relative_to(Path.cwd()) if out.is_relative_to(Path.cwd()) else out}"
+        )
     return 1 if failed else 0
+
+
+def _by_file(figures: Mapping[str, list[Figure]]) -> dict[Path, list[Figure]]:
+    """Groups with a section of their own on the page are not lost when others are measured."""
+    files: dict[Path, list[Figure]] = {}
+    for name, measured in figures.items():
+        out = OUT.with_name(f"{name}.json") if name in APART else OUT
+        files.setdefault(out, []).extend(measured)
+    return files
 
 
 if __name__ == "__main__":

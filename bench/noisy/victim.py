@@ -55,6 +55,7 @@ class Victim:
 
     port: int
     key: Key
+    rounds_per_s: int = ROUNDS_PER_S
     put_s: list[float] = field(default_factory=list)
     get_s: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -67,8 +68,8 @@ class Victim:
     def run(self, seconds: float) -> None:
         """Put and get at the rate for so long; every failure is kept as text."""
         began_s = time.monotonic()
-        for number in range(int(seconds * ROUNDS_PER_S)):
-            planned_s = began_s + number / ROUNDS_PER_S
+        for number in range(int(seconds * self.rounds_per_s)):
+            planned_s = began_s + number / self.rounds_per_s
             if time.monotonic() > began_s + seconds * LATE_FACTOR:
                 break  # the rounds that were late show it
             time.sleep(max(0.0, planned_s - time.monotonic()))
@@ -86,8 +87,7 @@ class Victim:
 
     def start_over(self) -> None:
         """Forget the latencies of before, not what was put."""
-        self.put_s.clear()
-        self.get_s.clear()
+        self.put_s, self.get_s = [], []
 
     def close(self) -> None:
         """Close both connections."""

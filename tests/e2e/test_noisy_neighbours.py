@@ -54,7 +54,7 @@ def test_a_noisy_neighbour_costs_the_victim_no_call_and_no_message(
     assert not victim.errors
     assert len(victim.acknowledged) > before
     assert not victim.missing()
-    assert not unexpected(name, seen), dict(seen)
+    assert not unexpected(name, seen.statuses), dict(seen.statuses)
     assert server.peak_rss_bytes() <= RESIDENT_BYTES_MAX
     with closing(Client(server.port, attacker)) as client:
         assert client.describe_topic("noise").partitions == 8
