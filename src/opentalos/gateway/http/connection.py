@@ -22,6 +22,9 @@ from opentalos.model.identity import PeerCertificate
 
 PIPELINE_MAX = 16  # pipelined requests before reading pauses
 FEED_BYTES_MAX = 4 << 10  # parsed at once where many requests may be: 110 of the shortest, 1 ms
+# A read so large means that more is there, and the loop (libuv) would read on: 8 MB in one pass.
+LARGE_READ_BYTES = 128 << 10
+LARGE_READ_S = 0.0003  # what one takes of a later pass: a call of the system, and fresh memory
 WHOLE_BYTES_MAX = 16 << 10  # parsed at once where few requests are
 AHEAD_BYTES = 2 << 10  # charged to the body budget for the head of a pipelined request
 LINGER_S = 2.0  # after a rejection, for the client to read it before the connection closes
@@ -132,14 +135,21 @@ class HttpConnection(RequestReading, asyncio.Protocol):
             self._feed(data)
         else:
             self._feed_slices(data)
-        if self._queue or self._refusal is not None:
+        if len(data) >= LARGE_READ_BYTES and turns.shared and self._in_message:
+            self._pause_reading()
+            self._await_turn()
+        elif self._queue or self._refusal is not None:
             self._pump()
 
     def take_turn(self) -> None:
         """Continue with what waited; at least one request is started."""
         self._awaits_turn = False
-        if self.alive:
-            self._pump(in_turn=True)
+        if not self.alive:
+            return
+        self._pump(in_turn=True)
+        if self._reading_paused and not self._backlog:
+            self._server.turns.expect(LARGE_READ_S)
+            self._resume_reading()
 
     def _await_turn(self) -> None:
         if not self._awaits_turn:
@@ -166,6 +176,9 @@ class HttpConnection(RequestReading, asyncio.Protocol):
     def _keep(self, data: bytes | memoryview) -> None:
         """Parse it later: too many requests wait. At most one more read comes after the pause."""
         self._backlog += data
+        self._pause_reading()
+
+    def _pause_reading(self) -> None:
         if self._transport is not None and not self._reading_paused:
             self._reading_paused = True
             self._transport.pause_reading()

@@ -47,6 +47,7 @@ class Turns:
         # By address; a connection is in it once at most, so connections bound it.
         self._waiting: OrderedDict[str, deque[Waiting]] = OrderedDict()
         self._count = 0
+        self._expected_s = 0.0
 
     @property
     def waiting(self) -> int:
@@ -76,9 +77,14 @@ class Turns:
         if self._count == 1:
             asyncio.get_running_loop().call_soon(self._run)
 
+    def expect(self, seconds: float) -> None:
+        """The connection whose turn it is will take so long later in this pass."""
+        self._expected_s += seconds
+
     def _run(self) -> None:
         """One pass: each connection at most once, the addresses in rotation."""
         began_s = self.clock()
+        self._expected_s = 0.0
         for _ in range(self._count):
             network, queue = self._waiting.popitem(last=False)
             connection = queue.popleft()
@@ -86,7 +92,7 @@ class Turns:
                 self._waiting[network] = queue
             self._take(connection)
             self._count -= 1  # only now, so that this pass is not scheduled a second time
-            if self.clock() - began_s > TURN_S:
+            if self.clock() - began_s + self._expected_s > TURN_S:
                 break
         if self._count:
             asyncio.get_running_loop().call_soon(self._run)

@@ -78,6 +78,8 @@ def _port(sources: Sources) -> Iterator[Metric]:
         "connections_cut", "Connections closed because the client was too slow.", http.cut
     )
     yield _counter("requests_refused", "Requests rejected before they were complete.", http.refused)
+    text = "Requests that waited for a turn of the event loop."
+    yield _counter("requests_deferred", text, http.turns.deferred)
     yield _gauge("request_body_bytes", "Bytes of request bodies in memory.", http.body_bytes)
     if http.tls is not None:
         made = http.tls.counters

@@ -221,7 +221,7 @@ def head(key: str = "", size: int = BODY) -> bytes:
     return f"POST /keep/1 HTTP/1.1\r\nHost: a\r\n{line}Content-Length: {size}\r\n\r\n".encode()
 
 
-def test_strangers_that_hold_bodies_leave_the_budget_to_callers_with_a_key() -> None:
+async def test_strangers_that_hold_bodies_leave_the_budget_to_callers_with_a_key() -> None:
     bench = budget_bench()
     refused = 0
     for number in range(17):
@@ -238,7 +238,7 @@ def test_strangers_that_hold_bodies_leave_the_budget_to_callers_with_a_key() -> 
     assert len(bench.seen) == 1
 
 
-def test_one_address_of_strangers_leaves_room_to_another() -> None:
+async def test_one_address_of_strangers_leaves_room_to_another() -> None:
     bench = budget_bench()
     for _ in range(5):
         connection, _ = bench.connect(STRANGER)
@@ -249,7 +249,7 @@ def test_one_address_of_strangers_leaves_room_to_another() -> None:
     assert len(bench.seen) == 1
 
 
-def test_who_knows_a_key_id_only_cannot_take_the_share_of_its_owner() -> None:
+async def test_who_knows_a_key_id_only_cannot_take_the_share_of_its_owner() -> None:
     bench = budget_bench()
     for _ in range(17):
         connection, _ = bench.connect(STRANGER)
@@ -272,7 +272,7 @@ def test_a_principal_with_a_key_leaves_a_share_to_every_other() -> None:
     assert bench.server.body_bytes <= BODIES.bodies_bytes_total_max
 
 
-def test_without_principals_addresses_share_the_whole_budget() -> None:
+async def test_without_principals_addresses_share_the_whole_budget() -> None:
     bench = Bench(BODIES)
     served: dict[str, int] = {}
     for number in range(34):
@@ -304,7 +304,7 @@ def test_small_bodies_of_strangers_are_read_while_their_share_is_full() -> None:
     assert len(bench.seen) == 1
 
 
-def test_small_bodies_that_strangers_send_ahead_count_in_their_share() -> None:
+async def test_small_bodies_that_strangers_send_ahead_count_in_their_share() -> None:
     bench = budget_bench()
     small = head(size=UNSHARED_BYTES) + b"x" * UNSHARED_BYTES
     for number in range(40):

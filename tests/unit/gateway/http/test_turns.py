@@ -6,7 +6,12 @@ from collections.abc import Callable
 import pytest
 from tests.unit.gateway.http.support import Bench, FakeTransport, request, statuses
 
-from opentalos.gateway.http.connection import FEED_BYTES_MAX, PIPELINE_MAX, HttpConnection
+from opentalos.gateway.http.connection import (
+    FEED_BYTES_MAX,
+    LARGE_READ_BYTES,
+    PIPELINE_MAX,
+    HttpConnection,
+)
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import TEXT, head
 from opentalos.gateway.http.turns import STARTS_A_TURN, TURN_S, Turns
@@ -164,6 +169,46 @@ async def test_a_body_under_way_is_read_even_if_the_pass_is_full() -> None:
     connection.data_received(text[-50:])
     assert not connection._in_message, "received, and its request waits"
     await bench.all_turns()
+
+
+async def _uploads(peers: list[str]) -> tuple[Bench, list[FakeTransport]]:
+    """Connections that have each received a large part of a body."""
+    bench = Bench(HttpLimits())
+    pairs = [bench.connect(peer) for peer in peers]
+    for connection, _ in pairs:
+        connection.data_received(request(body=b"x" * LARGE_READ_BYTES * 2)[:LARGE_READ_BYTES])
+    return bench, [transport for _, transport in pairs]
+
+
+async def test_of_large_bodies_few_are_read_in_a_pass_and_all_in_turn() -> None:
+    bench, transports = await _uploads([ATTACKER] * 20 + [VICTIM])
+    assert not any(transport.reading for transport in transports)
+    passes = 0
+    while not all(transport.reading for transport in transports):
+        before = sum(transport.reading for transport in transports)
+        await asyncio.sleep(0)
+        passes += 1
+        assert sum(transport.reading for transport in transports) - before <= 4
+        assert transports[-1].reading, "the other address is among the first"
+    assert passes >= 5
+    assert not bench.server.turns.waiting
+
+
+async def test_large_bodies_of_the_only_address_are_read_at_once() -> None:
+    _, transports = await _uploads([ATTACKER] * 3)
+    assert all(transport.reading for transport in transports)
+
+
+async def test_a_large_body_is_answered_when_its_last_part_was_large() -> None:
+    bench = Bench(HttpLimits())
+    bench.connect(VICTIM)
+    connection, transport = bench.connect(ATTACKER)
+    text = request(body=b"x" * 3 * LARGE_READ_BYTES)
+    for start in range(0, len(text), LARGE_READ_BYTES + 100):
+        connection.data_received(text[start : start + LARGE_READ_BYTES + 100])
+        await bench.all_turns()
+        assert transport.reading
+    assert statuses(transport.written) == [200]
 
 
 class Broken:
