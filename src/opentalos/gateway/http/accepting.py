@@ -31,15 +31,23 @@ async def bound_sockets(host: str, port: int) -> list[socket.socket]:
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     sockets: list[socket.socket] = []
+    failure: OSError | None = None
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
             if port == 0 and sockets:
                 address = (address[0], sockets[0].getsockname()[1], *address[2:])
-            sockets.append(_listening(socket.socket(family, kind, protocol), address))
+            try:
+                sock = socket.socket(family, kind, protocol)
+            except OSError as error:  # such as IPv6 on a machine without it
+                failure = error
+                continue
+            sockets.append(_listening(sock, address))
     except OSError:
         for sock in sockets:
             sock.close()
         raise
+    if not sockets:
+        raise failure or OSError(f"cannot listen at {host}:{port}: it has no address")
     return sockets
 
 

@@ -81,6 +81,22 @@ async def test_a_port_in_use_is_refused_with_its_address() -> None:
     listening.close()
 
 
+async def test_a_machine_without_ipv6_listens_at_the_other_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class NoIpv6(socket.socket):
+        def __init__(self, family: int = -1, *args: int, **others: int) -> None:
+            if family == socket.AF_INET6:
+                raise OSError(errno.EAFNOSUPPORT, "address family not supported")
+            super().__init__(family, *args, **others)
+
+    monkeypatch.setattr(socket, "socket", NoIpv6)
+    sockets = await bound_sockets("", 0)
+    assert [sock.family for sock in sockets] == [socket.AF_INET]
+    for sock in sockets:
+        sock.close()
+
+
 async def test_all_addresses_of_a_host_get_the_same_free_port() -> None:
     sockets = await bound_sockets("", 0)
     assert len({sock.getsockname()[1] for sock in sockets}) == 1
