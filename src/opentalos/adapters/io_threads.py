@@ -7,7 +7,7 @@ commit. Source: docs/internals/hot-path.md#rule-3.
 import asyncio
 import logging
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, ParamSpec, TypeVar
 
 from opentalos.adapters.io_crew import Crew, Finished, Outcome, Slot, ThreadCrew
@@ -22,6 +22,7 @@ STALL_S = 0.015  # a longer job is stalled; another thread replaces its thread
 HANG_S = 0.05  # a longer job hangs; its file gets separate threads
 START_RETRY_S = 0.1  # between tries to start a thread after the system refused one
 NO_THREAD_S = 1.0  # jobs that no thread can serve are refused after it
+YIELD_S = 0.0001  # long enough for the loop to wake up and take the interpreter lock
 _MEAN_WEIGHT = 0.1  # of the newest job in the running mean of job times
 _log = logging.getLogger(__name__)
 
@@ -112,6 +113,10 @@ class IoThreads:
             return await future
         finally:
             del self._waiting[future]
+
+    def yield_lock(self) -> None:
+        """Let the loop have the interpreter lock; called by a job on its thread."""
+        sleep(YIELD_S)
 
     async def close(self, *, deadline_s: float) -> bool:
         """Finish what was submitted, then end the threads.

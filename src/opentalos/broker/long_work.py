@@ -1,14 +1,16 @@
 """LongWork: work whose amount callers decide, done so that it does not hold up the event loop.
 
-Readers of single messages and the REST gateway use it. Such work takes turns: a few at a time,
+Readers of single messages and the gateways use it. Such work takes turns: a few at a time,
 callers served in rotation, so one caller's work delays its own. A turn does what Python does in
-short pieces with ``pause`` between them, and what compiled code does without the interpreter lock
-on a thread. Each pass of the loop runs one piece, whose turn ever it is.
+short pieces with ``pause`` between them, or on a thread with ``in_pieces`` where it cannot return
+in between; what compiled code does without the interpreter lock runs on a thread. Each pass of the
+loop runs one piece of those that pause, whose turn ever it is, and waits for at most one of each
+thread.
 """
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,9 +18,11 @@ from typing import Any, TypeVar
 from opentalos.model.errors import ExcessivePending, Unavailable
 from opentalos.ports.offload import Offload
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 TURNS_MAX = 2  # at once; as many as there are threads
+SHORT_ITEMS = 256  # topics or partitions: so few take less than 1 ms to convert
 SHORT_BYTES = 32 << 10  # work on fewer bytes needs no turn; it takes less than 1 ms
 
 
@@ -49,6 +53,25 @@ class Turn:
             return work(*args)
         job = self.job = asyncio.get_running_loop().create_task(_run(self._offload, work, args))
         return await asyncio.shield(job)
+
+    async def in_pieces(self, work: Callable[[Callable[[], None]], T]) -> T:
+        """Run Python code that calls its argument after each piece of about 1 ms.
+
+        A recursive codec cannot return to the loop in between. So it runs on a thread, and lets the
+        loop have the interpreter lock after each piece.
+        """
+        offload, pieces = self._offload, 0
+
+        def pause() -> None:
+            nonlocal pieces
+            pieces += 1
+            if offload is not None:
+                offload.yield_lock()
+
+        try:
+            return await self.off_loop(work, pause)
+        finally:
+            self._counters.pauses += pieces
 
     async def pause(self) -> None:
         """Let the loop do other work; call it after each piece of about 1 ms."""
@@ -121,6 +144,17 @@ class LongWork:
                 turn.job.add_done_callback(self._end_late)
             else:
                 self._give()
+
+    async def each(self, caller: str, items: Sequence[S], convert: Callable[[S], T]) -> list[T]:
+        """Convert items one by one; many of them in pieces."""
+        if len(items) <= SHORT_ITEMS:
+            return [convert(item) for item in items]
+        converted: list[T] = []
+        async with self.turn(caller, patient=True) as turn:
+            for start in range(0, len(items), SHORT_ITEMS):
+                converted += [convert(item) for item in items[start : start + SHORT_ITEMS]]
+                await turn.pause()
+        return converted
 
     def free(self, work: Callable[[], object]) -> None:
         """Run a short call that frees memory on a thread, without waiting for it."""

@@ -68,6 +68,7 @@ class Port:
         return ProcessFigures(
             loop_blocked_s=self.watch.blocked_s,
             loop_blocked_longest_s=self.watch.longest_s,
+            loop_blocked_recent_s=self.watch.recent_s(),
             tls_reloads=self.tls.reloads,
             tls_reload_failures=self.tls.reload_failures,
             thread_start_failures=thread_start_failures(),
@@ -99,7 +100,9 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
     callers = Callers(authenticator, broker.sessions, tokens)
     rest = RestGateway(broker, callers, forwarding)
     prefixes += rest.prefix_routes()
-    tables = Services(broker.tables, broker.table_admin, broker.shards, broker.put_fast_path)
+    tables = Services(
+        broker.tables, broker.table_admin, broker.shards, broker.put_fast_path, broker.work
+    )
     sds = SdsGateway(tables, authenticator)
     sources = Sources(
         broker=broker,

@@ -56,6 +56,22 @@ async def test_results_and_errors_come_back() -> None:
     assert threads.live == 0
 
 
+async def test_a_job_that_yields_the_lock_lets_the_loop_run() -> None:
+    threads, ended = IoThreads("t", threads=1), threading.Event()
+
+    def job() -> str:
+        while not ended.is_set():
+            threads.yield_lock()
+        return "done"
+
+    running = asyncio.create_task(threads.run(job))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    ended.set()
+    assert await running == "done"
+    assert await threads.close(deadline_s=5)
+
+
 async def test_hanging_jobs_are_replaced_and_leave_afterwards() -> None:
     threads, gate = IoThreads("t", threads=2), threading.Event()
     hanging = [asyncio.ensure_future(threads.run(gate.wait)) for _ in range(6)]

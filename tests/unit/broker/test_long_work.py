@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from opentalos.broker.long_work import TURNS_MAX, LongWork
+from opentalos.broker.long_work import SHORT_ITEMS, TURNS_MAX, LongWork
 from opentalos.model.errors import ExcessivePending
 
 
@@ -14,12 +14,16 @@ class Threads:
     """Runs calls when a test says so."""
 
     def __init__(self) -> None:
+        self.yields = 0
         self.waiting: list[tuple[Callable[..., Any], tuple[Any, ...], asyncio.Future[Any]]] = []
 
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
         done = asyncio.get_running_loop().create_future()
         self.waiting.append((work, args, done))
         return await done
+
+    def yield_lock(self) -> None:
+        self.yields += 1
 
     def finish(self) -> None:
         work, args, done = self.waiting.pop(0)
@@ -89,6 +93,37 @@ async def test_a_caller_with_too_many_waiting_calls_is_rejected_and_others_are_n
             threads.finish()
     assert work.counters.rejected == 1
     assert work.waiting == 0
+
+
+async def test_python_code_on_a_thread_yields_the_lock_after_each_piece() -> None:
+    def code(pause: Callable[[], None]) -> int:
+        for _ in range(5):
+            pause()
+        return 7
+
+    for threads in (Threads(), None):
+        work = LongWork(threads, waiting_max=10)
+
+        async def call(work: LongWork = work) -> int:
+            async with work.turn("a") as turn:
+                return await turn.in_pieces(code)
+
+        task = asyncio.create_task(call())
+        await settle()
+        if threads is not None:
+            threads.finish()
+        assert await task == 7
+        assert threads is None or threads.yields == 5
+        assert work.counters.pauses == 5
+
+
+async def test_many_items_are_converted_in_pieces_and_few_at_once() -> None:
+    work = LongWork(None, waiting_max=10)
+    assert await work.each("a", range(SHORT_ITEMS), str) == list(map(str, range(SHORT_ITEMS)))
+    assert work.counters.turns == 0
+    many = range(3 * SHORT_ITEMS + 1)
+    assert await work.each("a", many, str) == list(map(str, many))
+    assert (work.counters.turns, work.counters.pauses) == (1, 4)
 
 
 async def test_a_cancelled_call_keeps_its_turn_until_its_thread_is_free() -> None:

@@ -335,8 +335,14 @@ class HttpConnection(RequestReading, asyncio.Protocol):
     def extend(self, seconds: float, *, waits: bool = False) -> None:
         """Give the request under way so long from now."""
         self.deadline = self._server.now + seconds
-        self._waiting = waits
-        if waits and self._half_closed and self._transport is not None:
+        self._waiting = False
+        if waits:
+            self.waits()
+
+    def waits(self) -> None:
+        """The request under way waits for an event, and a client that is gone is given up."""
+        self._waiting = True
+        if self._half_closed and self._transport is not None:
             self._transport.close()
 
     def _slow_end(self, exchange: Exchange, body: bytes, extra: bytes) -> tuple[bytes, bytes]:

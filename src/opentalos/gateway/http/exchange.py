@@ -45,6 +45,9 @@ class Replier(Protocol):
     def extend(self, seconds: float, *, waits: bool = False) -> None:
         """Give the request under way this much time from now."""
 
+    def waits(self) -> None:
+        """The request under way waits for an event; its time stays as it is."""
+
 
 class Exchange:
     """A complete request. The first reply answers it; later replies do nothing.
@@ -184,6 +187,12 @@ class Exchange:
             connection.extend(seconds, waits=True)
         elif connection is not None:
             connection.extend(seconds)
+
+    def waits(self) -> None:
+        """The handler waits for an event: it is given up when the client ends its side."""
+        connection = self._connection
+        if connection is not None:
+            connection.waits()
 
     def reply_stream(self, content_type: bytes, extra: bytes = b"") -> ReplyStream:
         """Answer with a body of unknown length that is written in parts.

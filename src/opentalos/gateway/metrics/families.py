@@ -384,6 +384,8 @@ def _process(process: ProcessFigures) -> Iterator[Metric]:
     yield _counter("loop_blocked_seconds", text, process.loop_blocked_s)
     text = "Longest time that the event loop was blocked."
     yield _gauge("loop_blocked_longest_seconds", text, process.loop_blocked_longest_s)
+    text = "Longest time that the event loop was blocked in the last 60 to 70 s."
+    yield _gauge("loop_blocked_recent_seconds", text, process.loop_blocked_recent_s)
     text = "threads that the system refused to start"
     yield _counter("thread_start_failures", text, process.thread_start_failures)
     text = "checks, one a second, that found no free descriptor"

@@ -16,6 +16,7 @@ class ProcessFigures:
 
     loop_blocked_s: float  # total since the start
     loop_blocked_longest_s: float
+    loop_blocked_recent_s: float  # the longest of the last minute
     tls_reloads: int
     tls_reload_failures: int
     thread_start_failures: int

@@ -1,10 +1,13 @@
 """Who calls: signatures as Talos has them, and the JSON header of older SDS clients.
 
+A request whose signature covers no names of headers counts once if it changes anything. Only its
+arguments show that, so the gateway checks it when they are decoded.
+
 Source: docs/protocol/sds.md#authentication.
 """
 
-from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http.authentication import Authenticator, Claim
@@ -23,8 +26,11 @@ _ELSEWHERE = (UserType.DEV_XIAOMI_SSO, UserType.APP_ACCESS_TOKEN, UserType.APP_X
 _WHO = b"SDS-V1"  # in the audit, of a header that names no key
 
 
-def _may_change(exchange: Exchange) -> bool:
-    return True
+class Sender(NamedTuple):
+    """Who sent a request; ``once``: what ``check_once`` must accept if it changes anything."""
+
+    caller: Principal
+    once: Claim | None
 
 
 class SdsAuthenticator:
@@ -33,17 +39,11 @@ class SdsAuthenticator:
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
 
-    def caller(
-        self, exchange: Exchange, changes: Callable[[Exchange], bool] = _may_change
-    ) -> Principal:
-        """The principal.
-
-        Args:   changes: whether the request changes anything; asked only where it matters.
-        Raises: as ``Authenticator.caller``.
-        """
+    def caller(self, exchange: Exchange) -> Sender:
+        """Who sent the request. Raises: as ``Authenticator.caller``."""
         value = exchange.headers.get(b"authorization", b"")
         if not value.startswith(HEADER_START):
-            return self._authenticator.caller(exchange)
+            return Sender(self._authenticator.caller(exchange), None)
         try:
             if self._authenticator.sds_v1 == "off":
                 raise InvalidCredential("signatures of version SDS-V1 are not accepted here")
@@ -51,7 +51,7 @@ class SdsAuthenticator:
             if header.userType in _ELSEWHERE:
                 raise InvalidCredential("single sign-on and access tokens are not accepted here")
             if not header.secretKeyId:
-                return self._guest()
+                return Sender(self._guest(), None)
             if header.secretKey and not exchange.secure:
                 raise InvalidCredential("a secret in the header needs TLS")
             text = b"" if header.secretKey else signed_text(header, exchange.headers)
@@ -60,15 +60,18 @@ class SdsAuthenticator:
             raise
         if header.secretKey:
             key_id, secret = header.secretKeyId, header.secretKey
-            return self._authenticator.by_secret(
+            found = self._authenticator.by_secret(
                 key_id, secret, exchange.peer, private=exchange.private
             )
+            return Sender(found, None)
         claim = _claim(header)
         found = self._authenticator.by_claim(exchange, claim, partial(matches, header, text))
         repeatable = claim.request_id is not None or self._authenticator.sds_v1 == "repeat"
-        if not repeatable and changes(exchange):
-            self._authenticator.check_unsigned_names(exchange, claim)
-        return found
+        return Sender(found, None if repeatable else claim)
+
+    def check_once(self, exchange: Exchange, claim: Claim) -> None:
+        """Accept a request that changes something once. Raises: InvalidCredential, audited."""
+        self._authenticator.check_unsigned_names(exchange, claim)
 
     def _guest(self) -> Principal:
         if not self._authenticator.anonymous:

@@ -11,8 +11,8 @@ from typing import Final
 from opentalos.broker.tables.api.values import Written
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
-from opentalos.gateway.sds_http.authentication import SdsAuthenticator
-from opentalos.gateway.sds_http.changes import changes, request_changes
+from opentalos.gateway.sds_http.authentication import SdsAuthenticator, Sender
+from opentalos.gateway.sds_http.changes import changes
 from opentalos.gateway.sds_http.errors import exception_of
 from opentalos.gateway.sds_http.handlers import HANDLERS, Handlers, Services
 from opentalos.gateway.thrift_http.authentication import Authenticator
@@ -20,21 +20,22 @@ from opentalos.gateway.thrift_http.call_tasks import CallTasks
 from opentalos.gateway.thrift_http.replies import (
     STATUS_OK,
     CallForm,
+    ReadCall,
+    encoded,
     read_call,
+    reply_no_call,
     reply_no_caller,
 )
 from opentalos.model.errors import BadRequest, TalosError
-from opentalos.model.identity import Principal
 from opentalos.wire._generated.sds import SERVICES
 from opentalos.wire.metrics.latency import Latency
 from opentalos.wire.sds.hot import decode_hot, put_reply
-from opentalos.wire.thrift.error import ApplicationErrorKind
+from opentalos.wire.thrift.error import ApplicationErrorKind, ThriftError
 from opentalos.wire.thrift.message import (
     Call,
     ThriftProtocol,
     encode_error,
     encode_exception,
-    encode_reply,
 )
 from opentalos.wire.thrift.spec import ServiceSpec
 
@@ -85,38 +86,56 @@ class SdsGateway:
         try:
             if exchange.method != b"POST":
                 raise BadRequest("an SDS call is a POST")
-            caller = self._authenticator.caller(exchange, partial(request_changes, service))
+            sender = self._authenticator.caller(exchange)
         except TalosError as error:
-            reply_no_caller(exchange, error, in_status=True)
-            self._tasks.failures += 1
+            self._no_caller(exchange, error)
             return
         hot = _read_hot(exchange, service)
-        if hot is not None and hot[0].method is _PUT and self._put(exchange, caller, hot):
-            return
         read = hot or read_call(
             exchange, service, ThriftProtocol.BINARY, partial=True, in_status=True
         )
         if read is None:
             self._tasks.failures += 1
             return
-        self._call(exchange, caller, service, read)
+        if read.call is not None and not self._may_run(exchange, sender, read.call):
+            return
+        if hot is not None and hot.form.method is _PUT and self._put(exchange, sender, hot):
+            return
+        self._note(exchange, service, read.form.method.name)
+        self._start(exchange, sender, service, read)
 
-    def _put(self, exchange: Exchange, caller: Principal, read: tuple[Call, CallForm]) -> bool:
+    def _no_caller(self, exchange: Exchange, error: TalosError) -> None:
+        reply_no_caller(exchange, error, in_status=True)
+        self._tasks.failures += 1
+
+    def _may_run(self, exchange: Exchange, sender: Sender, call: Call) -> bool:
+        """Whether this is no copy of a call that changed something; a copy is refused here."""
+        if sender.once is None or not changes(call):
+            return True
+        try:
+            self._authenticator.check_once(exchange, sender.once)
+        except TalosError as error:
+            self._no_caller(exchange, error)
+            return False
+        return True
+
+    def _put(self, exchange: Exchange, sender: Sender, read: ReadCall) -> bool:
         """A put without a task, by callbacks; False: nothing was done, and it needs a task."""
-        call, form = read
-        request = call.arguments[0]
+        form = read.form
+        assert read.call is not None
+        request = read.call.arguments[0]
 
         def answer(written: Written | TalosError | None) -> None:
             if isinstance(written, Written):
-                exchange.reply(_BINARY_OK, put_reply(call.seqid, success=written.success))
+                exchange.reply(_BINARY_OK, put_reply(form.seqid, success=written.success))
             elif written is not None:
                 self._tasks.refuse(exchange, form, written)
             elif not exchange.answered:
-                self._start(exchange, caller, _TABLES, read)
+                self._start(exchange, sender, _TABLES, read)
 
         try:
             if not self._services.put_fast_path.put(
-                caller, request.tableName, request.record, answer
+                sender.caller, request.tableName, request.record, answer
             ):
                 return False
         except Exception as error:
@@ -125,16 +144,6 @@ class SdsGateway:
         self._note(exchange, _TABLES, "put")
         exchange.late = partial(self._tasks.refuse, exchange, form)
         return True
-
-    def _call(
-        self,
-        exchange: Exchange,
-        caller: Principal,
-        service: ServiceSpec,
-        read: tuple[Call, CallForm],
-    ) -> None:
-        self._note(exchange, service, read[0].method.name)
-        self._start(exchange, caller, service, read)
 
     def _note(self, exchange: Exchange, service: ServiceSpec, rpc: str) -> None:
         """Count a call, time it, and bound it by the time that its client waits."""
@@ -146,40 +155,44 @@ class SdsGateway:
         exchange.extend(ADMIN_ANSWER_S if service.name == "AdminService" else ANSWER_S)
 
     def _start(
-        self,
-        exchange: Exchange,
-        caller: Principal,
-        service: ServiceSpec,
-        read: tuple[Call, CallForm],
+        self, exchange: Exchange, sender: Sender, service: ServiceSpec, read: ReadCall
     ) -> None:
         """Run a call in a task."""
-        call, form = read
-        task = self._tasks.spawn(exchange, form, self._run(exchange, caller, service, read))
-        if not changes(call):  # such a call may be cancelled when it hangs
-            self._tasks.end_when_late(exchange, form, task)
+        run = self._run(exchange, sender, service, read)
+        task = self._tasks.spawn(exchange, read.form, sender.caller, run)
+        # Such a call may be cancelled when it hangs; of one that is not decoded it is not known.
+        if read.call is not None and not changes(read.call):
+            self._tasks.end_when_late(exchange, read.form, task)
 
     async def _run(
-        self,
-        exchange: Exchange,
-        caller: Principal,
-        service: ServiceSpec,
-        read: tuple[Call, CallForm],
+        self, exchange: Exchange, sender: Sender, service: ServiceSpec, read: ReadCall
     ) -> None:
-        call, form = read
-        handler = self._handlers[service.name][call.method.name]
+        form, work, caller = read.form, self._services.work, sender.caller
+        call = read.call
+        if call is None:
+            try:
+                call = await read.complete(work, caller)
+            except ThriftError as error:
+                self._tasks.failures += 1
+                reply_no_call(exchange, form, error, in_status=True)
+                return
+            # Too late: nothing was done, so the signature is not used up either.
+            if exchange.answered or not self._may_run(exchange, sender, call):
+                return
+        handler = self._handlers[service.name][form.method.name]
         result = await handler(self._services, caller, call.arguments)
-        body = encode_reply(form.protocol, form.method, form.seqid, result)
+        body = await encoded(form, result, work, caller)
         exchange.reply(head(STATUS_OK, form.content_type), body)
 
 
-def _read_hot(exchange: Exchange, service: ServiceSpec) -> tuple[Call, CallForm] | None:
+def _read_hot(exchange: Exchange, service: ServiceSpec) -> ReadCall | None:
     """A call of the plain form that most have; None: for the generic codec."""
     if service is not _TABLES or exchange.headers.get(b"content-type") != _BINARY:
         return None
     call = decode_hot(exchange.body)
     if call is None:
         return None
-    return call, CallForm(ThriftProtocol.BINARY, _BINARY, call.method, call.seqid)
+    return ReadCall(CallForm(ThriftProtocol.BINARY, _BINARY, call.method, call.seqid), call)
 
 
 def reply_error(exchange: Exchange, form: CallForm, error: TalosError) -> None:

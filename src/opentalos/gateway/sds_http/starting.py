@@ -33,4 +33,4 @@ def _reply(service: ServiceSpec, exchange: Exchange) -> None:
         return
     read = read_call(exchange, service, ThriftProtocol.BINARY, partial=True, in_status=True)
     if read is not None:
-        reply_error(exchange, read[1], StoreUnavailable(STARTING))
+        reply_error(exchange, read.form, StoreUnavailable(STARTING))

@@ -1,4 +1,4 @@
-"""Tasks of Thrift calls: bounded in number, each answered once, cancelled at shutdown."""
+"""Tasks of Thrift calls: bounded in shares, each answered once, cancelled at shutdown."""
 
 import asyncio
 import contextlib
@@ -10,10 +10,13 @@ from typing import Any
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.request_scope import request_scope
+from opentalos.gateway.slots import Slots
 from opentalos.gateway.thrift_http.replies import CallForm
 from opentalos.model.errors import ExcessivePending, OutcomeUnknown, TalosError
+from opentalos.model.identity import Principal
 
-TASKS_MAX = 10_000  # concurrent calls of one gateway
+TASKS_MAX = 10_000  # concurrent calls of one gateway, long polls included
+TASKS_KEPT = 100  # of them, for administrators
 
 _log = logging.getLogger("opentalos.thrift")
 
@@ -32,26 +35,33 @@ class CallTasks:
         unknown_in_form: bool = False,
     ) -> None:
         self._reply, self._unknown_in_form = reply, unknown_in_form
+        self._slots = Slots("calls", TASKS_MAX, TASKS_KEPT)
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
         self.failures = 0  # requests answered with an error
 
     def spawn(
-        self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]
+        self,
+        exchange: Exchange,
+        form: CallForm,
+        caller: Principal,
+        call: Coroutine[Any, Any, None],
     ) -> asyncio.Task[None] | None:
-        """Run a call in its own task; a connection has at most one under way."""
-        if len(self._tasks) >= TASKS_MAX:
+        """Run a call in its own task; a connection has at most one under way.
+
+        None: it was refused, since its caller has no more places.
+        """
+        try:
+            slot = self._slots.take(caller, exchange.network)
+        except ExcessivePending as error:
             call.close()
-            self.refuse(
-                exchange,
-                form,
-                ExcessivePending(f"too many calls are under way: limit {TASKS_MAX:,}"),
-            )
+            self.refuse(exchange, form, error)
             return None
         exchange.late = partial(self.refuse, exchange, form)
         task = asyncio.get_running_loop().create_task(self._guard(exchange, form, call))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(slot.free)
         return task
 
     async def _guard(

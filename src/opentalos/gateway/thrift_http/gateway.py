@@ -19,8 +19,12 @@ from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler,
 from opentalos.gateway.thrift_http.replies import (
     STATUS_OK,
     CallForm,
+    ReadCall,
+    encoded,
+    form_of_call,
     read_call,
     reply_error,
+    reply_no_call,
     reply_no_caller,
 )
 from opentalos.model.errors import BadRequest, ExcessivePending, TalosError
@@ -29,13 +33,8 @@ from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.metrics.latency import Latency
 from opentalos.wire.signing import md5_of
 from opentalos.wire.thrift import hot
-from opentalos.wire.thrift.error import ApplicationErrorKind
-from opentalos.wire.thrift.message import (
-    Call,
-    ThriftProtocol,
-    encode_exception,
-    encode_reply,
-)
+from opentalos.wire.thrift.error import ApplicationErrorKind, ThriftError
+from opentalos.wire.thrift.message import ThriftProtocol, encode_exception
 from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
 
 ADMIN_BODY_BYTES_MAX = 1 << 20  # of a call to any service except messages
@@ -141,7 +140,13 @@ class ThriftGateway:
             reply_no_caller(exchange, error)
             self._tasks.failures += 1
             return
-        exchange.late = partial(reply_no_caller, exchange)  # also if the client is gone
+        form = form_of_call(exchange, SERVICES["MessageService"])
+        # Also if the client is gone.
+        exchange.late = (
+            partial(reply_no_caller, exchange)
+            if form is None
+            else partial(self._tasks.refuse, exchange, form)
+        )
         task = asyncio.get_running_loop().create_task(self._digested(exchange, needed.caller))
         self._digests.add(task)
         task.add_done_callback(self._digests.discard)
@@ -170,7 +175,7 @@ class ThriftGateway:
     def _put_failed(self, waiting: "_WaitingPut", error: TalosError) -> None:
         exchange, put = waiting.exchange, waiting.put
         again = partial(self._put_again, exchange, waiting.caller, put)
-        self._hot_error(exchange, _hot_form(_PUT, put.seqid), error, again)
+        self._hot_error(exchange, (_hot_form(_PUT, put.seqid), waiting.caller), error, again)
 
     async def _put_again(self, exchange: Exchange, caller: Principal, put: hot.HotPut) -> None:
         """The same put in a task, once this server knows better what it serves."""
@@ -191,15 +196,17 @@ class ThriftGateway:
     def _hot_error(
         self,
         exchange: Exchange,
-        form: CallForm,
+        call: tuple[CallForm, Principal],
         error: TalosError,
         again: Callable[[], Awaitable[None]],
     ) -> asyncio.Task[None] | None:
         """Refuse, or see in a task whether another server can answer."""
+        form, caller = call
         if self._forwarding is None or not is_elsewhere(exchange, error):
             self._tasks.refuse(exchange, form, error)
             return None
-        return self._tasks.spawn(exchange, form, self._forwarding.elsewhere(exchange, error, again))
+        elsewhere = self._forwarding.elsewhere(exchange, error, again)
+        return self._tasks.spawn(exchange, form, caller, elsewhere)
 
     def _get(self, exchange: Exchange, caller: Principal, get: hot.HotGet) -> None:
         self.gets += 1
@@ -213,15 +220,17 @@ class ThriftGateway:
             result = self._messages.get_cached(caller, query)
         except TalosError as error:
             form = _hot_form(_GET, get.seqid)
-            self._tasks.end_when_late(exchange, form, self._hot_error(exchange, form, error, later))
+            task = self._hot_error(exchange, (form, caller), error, later)
+            self._tasks.end_when_late(exchange, form, task)
             return
         except Exception as error:
             self._tasks.broken(exchange, _hot_form(_GET, get.seqid), error)
             return
         if result is None:
             form = _hot_form(_GET, get.seqid)
-            task = self._tasks.spawn(exchange, form, self._or_elsewhere(exchange, later))
+            task = self._tasks.spawn(exchange, form, caller, self._or_elsewhere(exchange, later))
             self._tasks.end_when_late(exchange, form, task)
+            exchange.waits()
         elif result.hold_s > 0.0:
             loop = asyncio.get_running_loop()
             loop.call_later(result.hold_s, _reply_get, exchange, get, result)
@@ -241,20 +250,22 @@ class ThriftGateway:
         if read is None:
             self._tasks.failures += 1
             return
-        call, form = read
-        if call.method is _PUT or call.method is _GET:
-            exchange.timed = self.put_s if call.method is _PUT else self.get_s
-        handler = self._handlers.get(service.name, {}).get(call.method.name)
+        form, method = read.form, read.form.method
+        if method is _PUT or method is _GET:
+            exchange.timed = self.put_s if method is _PUT else self.get_s
+        handler = self._handlers.get(service.name, {}).get(method.name)
         if handler is None:
             self._tasks.failures += 1
-            kind, text = ApplicationErrorKind.UNKNOWN_METHOD, f"no handler for {call.method.name}"
-            body = encode_exception(form.protocol, call.method.name, call.seqid, kind, text)
+            kind, text = ApplicationErrorKind.UNKNOWN_METHOD, f"no handler for {method.name}"
+            body = encode_exception(form.protocol, method.name, form.seqid, kind, text)
             exchange.reply(head(STATUS_OK, form.content_type), body)
             return
-        run = partial(self._run, exchange, caller, (call, form), handler)
-        task = self._tasks.spawn(exchange, form, self._or_elsewhere(exchange, run))
-        if call.method.name.startswith(_READS):
+        run = partial(self._run, exchange, caller, read, handler)
+        task = self._tasks.spawn(exchange, form, caller, self._or_elsewhere(exchange, run))
+        if method.name.startswith(_READS):
             self._tasks.end_when_late(exchange, form, task)
+        if method is _GET:
+            exchange.waits()
 
     async def _or_elsewhere(self, exchange: Exchange, call: Callable[[], Awaitable[None]]) -> None:
         """Run a call, or forward it to the server that owns the resource."""
@@ -266,15 +277,25 @@ class ThriftGateway:
             await self._forwarding.elsewhere(exchange, error, call)
 
     async def _run(
-        self, exchange: Exchange, caller: Principal, call: tuple[Call, CallForm], handler: Handler
+        self, exchange: Exchange, caller: Principal, read: ReadCall, handler: Handler
     ) -> None:
-        request, form = call
+        form, work = read.form, self._broker.work
+        call = read.call
+        if call is None:
+            try:
+                call = await read.complete(work, caller)
+            except ThriftError as error:
+                self._tasks.failures += 1
+                reply_no_call(exchange, form, error)
+                return
+            if exchange.answered:
+                return  # too late, and nothing was done
         hint = _query_value(exchange.query, b"type")
         context = CallContext(
             peer=exchange.peer, transferred=bool(exchange.forwarder), rpc_hint=hint
         )
-        result = await handler(self._broker, caller, request.request, context)
-        body = encode_reply(form.protocol, form.method, form.seqid, result)
+        result = await handler(self._broker, caller, call.request, context)
+        body = await encoded(form, result, work, caller)
         exchange.reply(head(STATUS_OK, form.content_type), body)
 
     async def drain(self, timeout_s: float) -> None:

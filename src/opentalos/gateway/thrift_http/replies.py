@@ -1,20 +1,35 @@
 """What is common to Thrift calls over HTTP: reading one, and answering in the form it needs."""
 
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial as bound
+from typing import Any, NamedTuple
 
+from opentalos.broker.long_work import LongWork
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import RETRY_AFTER, head
 from opentalos.gateway.thrift_http.errors import form_of, text_of
-from opentalos.model.errors import AttemptsExceeded, ClockSkewed, InvalidCredential, TalosError
+from opentalos.model.errors import (
+    AttemptsExceeded,
+    ClockSkewed,
+    InvalidCredential,
+    TalosError,
+    Unavailable,
+)
+from opentalos.model.identity import Principal
 from opentalos.wire._generated.common import ErrorCode, GalaxyTalosException
-from opentalos.wire.thrift.error import ApplicationError, ThriftError
+from opentalos.wire.thrift.error import ApplicationError, LongMessage, ThriftError
 from opentalos.wire.thrift.message import (
     Call,
+    LongCall,
     ThriftProtocol,
     decode_call,
+    decode_head,
+    decode_short_call,
     encode_error,
     encode_exception,
+    encode_reply,
+    encode_short_reply,
     protocol_of,
 )
 from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
@@ -23,6 +38,7 @@ STATUS_OK = 200
 _JSON_ALIAS = b"application/x-thrift"
 _ECHOED = {protocol.value.encode(): protocol for protocol in ThriftProtocol}
 _ECHOED[_JSON_ALIAS] = ThriftProtocol.JSON
+_NO_METHOD = MethodSpec("", (), None, None)  # of a request that names none
 
 
 class CallForm(NamedTuple):
@@ -34,6 +50,26 @@ class CallForm(NamedTuple):
     seqid: int
 
 
+class ReadCall:
+    """A request whose method is known; its arguments too, unless they take long to decode."""
+
+    __slots__ = ("_decode", "call", "form")
+
+    def __init__(
+        self, form: CallForm, call: Call | None, decode: Callable[..., Call] | None = None
+    ) -> None:
+        self.form, self.call, self._decode = form, call, decode
+
+    async def complete(self, work: LongWork, caller: Principal) -> Call:
+        """Decode the arguments in pieces. Raises: ThriftError."""
+        decode = self._decode
+        assert decode is not None
+        # How many wait is bounded by the places for calls, and their bytes by the body budget.
+        async with work.turn(caller.id, patient=True) as turn:
+            call = self.call = await turn.in_pieces(lambda pause: decode(pause=pause))
+        return call
+
+
 def read_call(
     exchange: Exchange,
     service: ServiceSpec,
@@ -41,31 +77,77 @@ def read_call(
     *,
     partial: bool = False,
     in_status: bool = False,
-) -> tuple[Call, CallForm] | None:
+) -> ReadCall | None:
     """Decode a request; None if it was answered with why it is no call.
 
     Args: default: of a request without a content type; None: such a one is refused. partial:
     arguments may be missing. in_status: as ``Exchange.reply_text`` has it.
     """
+    spoken = _spoken(exchange, default)
+    if spoken is None:
+        exchange.reply_text(400, "Content-Type names no Thrift protocol", in_status=in_status)
+        return None
+    protocol, content_type = spoken
+    try:
+        call = decode_short_call(protocol, service, exchange.body, partial=partial)
+    except LongCall as long:
+        form = CallForm(protocol, content_type, long.method, long.seqid)
+        body = exchange.body
+        return ReadCall(form, None, bound(decode_call, protocol, service, body, partial=partial))
+    except ThriftError as error:
+        form = CallForm(protocol, content_type, _NO_METHOD, 0)
+        reply_no_call(exchange, form, error, in_status=in_status)
+        return None
+    return ReadCall(CallForm(protocol, content_type, call.method, call.seqid), call)
+
+
+def form_of_call(exchange: Exchange, service: ServiceSpec) -> CallForm | None:
+    """What replies repeat, from the first bytes of a request; None: it is no call."""
+    spoken = _spoken(exchange, None)
+    if spoken is None:
+        return None
+    try:
+        return CallForm(*spoken, *decode_head(spoken[0], service, exchange.body))
+    except ThriftError:
+        return None
+
+
+def _spoken(
+    exchange: Exchange, default: ThriftProtocol | None
+) -> tuple[ThriftProtocol, bytes] | None:
+    """Protocol of a request, and content type of its reply."""
     sent = exchange.headers.get(b"content-type", b"")
     protocol = _ECHOED.get(sent) or protocol_of(sent.decode("latin-1"))
     if protocol is None and not sent:
         protocol = default
     if protocol is None:
-        exchange.reply_text(400, "Content-Type names no Thrift protocol", in_status=in_status)
         return None
-    # The reply's: what was sent if it is one of the known spellings.
-    content_type = sent if sent in _ECHOED else protocol.value.encode()
+    # What was sent if it is one of the known spellings.
+    return protocol, sent if sent in _ECHOED else protocol.value.encode()
+
+
+async def encoded(form: CallForm, result: Any, work: LongWork, caller: Principal) -> bytes:
+    """The reply to a call that succeeded, made in pieces if it is long."""
     try:
-        call = decode_call(protocol, service, exchange.body, partial=partial)
-    except ApplicationError as error:
-        body = encode_exception(protocol, error.name, error.seqid, error.kind, error.text)
-        exchange.reply(head(STATUS_OK, content_type), body)
-        return None
-    except ThriftError as error:
+        return encode_short_reply(form.protocol, form.method, form.seqid, result)
+    except LongMessage:
+        encode = bound(encode_reply, form.protocol, form.method, form.seqid, result)
+    async with work.turn(caller.id, patient=True) as turn:
+        try:
+            return await turn.in_pieces(lambda pause: encode(pause=pause))
+        except Unavailable:  # no thread; what was done must not be reported as not done
+            return encode()
+
+
+def reply_no_call(
+    exchange: Exchange, form: CallForm, error: ThriftError, *, in_status: bool = False
+) -> None:
+    """Answer a request that cannot be decoded; its method may not be known."""
+    if isinstance(error, ApplicationError):
+        body = encode_exception(form.protocol, error.name, error.seqid, error.kind, error.text)
+        exchange.reply(head(STATUS_OK, form.content_type), body)
+    else:
         reply_refusal(exchange, error, in_status=in_status)
-        return None
-    return call, CallForm(protocol, content_type, call.method, call.seqid)
 
 
 def reply_error(exchange: Exchange, call: CallForm, error: TalosError) -> None:

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from opentalos.wire.thrift.codec import Header
 from opentalos.wire.thrift.error import ThriftError
-from opentalos.wire.thrift.reader import Cursor, built, enum_value, mismatch, text_of
+from opentalos.wire.thrift.output import Output, counted, values_of
+from opentalos.wire.thrift.reader import Cursor, built, enum_value, mismatch
 from opentalos.wire.thrift.spec import StructSpec, ThriftType, TType
 
 Read = Callable[[Cursor], Any]
@@ -80,7 +81,9 @@ def _read_bytes(cursor: Cursor) -> bytes:
 
 
 def _read_text(cursor: Cursor) -> str:
-    return text_of(_read_bytes(cursor))
+    length: int = _unpack_i32(cursor.data, cursor.position)[0]
+    cursor.position += 4
+    return cursor.text(length)
 
 
 def _reader(type_: ThriftType) -> Read:
@@ -122,7 +125,7 @@ def _items_reader(type_: ThriftType) -> Read:
         if size and ttype != wanted:
             raise ThriftError(f"a container has items of the wrong type {ttype}")
         cursor.enter()
-        items = make([read_item(cursor) for _ in range(size)])
+        items = make([read_item(cursor) for _ in cursor.indexes(size)])
         cursor.depth += 1
         return items
 
@@ -141,7 +144,7 @@ def _map_reader(type_: ThriftType) -> Read:
         if size and ttypes != wanted:
             raise ThriftError(f"a map has keys or values of the wrong type {ttypes}")
         cursor.enter()
-        items = {read_key(cursor): read_item(cursor) for _ in range(size)}
+        items = {read_key(cursor): read_item(cursor) for _ in cursor.indexes(size)}
         cursor.depth += 1
         return items
 
@@ -200,7 +203,7 @@ def _skip(cursor: Cursor, ttype: int) -> None:
 
 def _skip_items(cursor: Cursor, size: int, *ttypes: int) -> None:
     cursor.enter()
-    for _ in range(size):
+    for _ in cursor.indexes(size):
         for ttype in ttypes:
             _skip(cursor, ttype)
     cursor.depth += 1
@@ -256,11 +259,12 @@ def _writer(type_: ThriftType) -> Write:
 def _items_writer(type_: ThriftType) -> Write:
     assert type_.item is not None
     write_item, ttype = _writer(type_.item), type_.item.ttype
+    values = values_of(type_.item)
 
     def write(out: bytearray, value: Any) -> None:
         out.append(ttype)
         _write_i32(out, len(value))
-        for item in value:
+        for item in counted(out, value, values):
             write_item(out, item)
 
     return write
@@ -271,11 +275,12 @@ def _map_writer(type_: ThriftType) -> Write:
     assert type_.item is not None
     write_key, write_item = _writer(type_.key), _writer(type_.item)
     ttypes = (type_.key.ttype, type_.item.ttype)
+    values = values_of(type_.key, type_.item)
 
     def write(out: bytearray, value: Mapping[Any, Any]) -> None:
         out.extend(ttypes)
         _write_i32(out, len(value))
-        for key, item in value.items():
+        for key, item in counted(out, value.items(), values):
             write_key(out, key)
             write_item(out, item)
 
@@ -317,10 +322,11 @@ class BinaryCodec:
     def read_end(self, cursor: Cursor) -> None:
         """Nothing follows."""
 
-    def write(self, header: Header, spec: StructSpec, values: Mapping[str, Any]) -> bytes:
-        """A whole message."""
-        out = bytearray(_U32.pack(VERSION_1 | header.kind))
+    def write(
+        self, out: Output, header: Header, spec: StructSpec, values: Mapping[str, Any]
+    ) -> None:
+        """Write a whole message."""
+        out += _U32.pack(VERSION_1 | header.kind)
         _write_text(out, header.name)
         _write_i32(out, header.seqid)
         _write_struct(out, spec, SimpleNamespace(**values))
-        return bytes(out)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from opentalos.model.errors import BadRequest
 from opentalos.wire.thrift.compact import read_struct, write_struct
 from opentalos.wire.thrift.error import ThriftError
+from opentalos.wire.thrift.output import Output
 from opentalos.wire.thrift.reader import CALL_VALUES_MAX, Cursor
 from opentalos.wire.thrift.spec import I32, I64, STRING, Field, StructSpec, list_of
 
@@ -38,10 +39,16 @@ _SPEC: Final = StructSpec(
 
 def encode_extras(extras: Extras) -> bytes:
     """Bytes to store with the block. Raises: BadRequest: more than a block's header takes."""
-    out = bytearray()
+
+    def check() -> None:
+        if len(out) > EXTRAS_BYTES_MAX:
+            raise BadRequest(f"create times and tag of a block have {len(out)} bytes, above 64 KiB")
+
+    out = Output(check)  # it stops when there is too much, not after a whole list
+    if len(extras.create_ms_list or ()) > EXTRAS_BYTES_MAX:
+        raise BadRequest(f"create times of a block: more than {EXTRAS_BYTES_MAX}, above 64 KiB")
     write_struct(out, _SPEC, extras, _PREVIOUS_FIELD)
-    if len(out) > EXTRAS_BYTES_MAX:
-        raise BadRequest(f"create times and tag of a block have {len(out)} bytes, above 64 KiB")
+    check()
     return bytes(out[:-1])
 
 

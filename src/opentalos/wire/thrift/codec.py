@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from opentalos.wire.thrift.output import Output
 from opentalos.wire.thrift.reader import Cursor
 from opentalos.wire.thrift.spec import StructSpec
 
@@ -30,6 +31,8 @@ class Codec(Protocol):
         """Read what comes after the arguments."""
         ...
 
-    def write(self, header: Header, spec: StructSpec, values: Mapping[str, Any]) -> bytes:
-        """A whole message with one struct of the given field values; None: not set."""
+    def write(
+        self, out: Output, header: Header, spec: StructSpec, values: Mapping[str, Any]
+    ) -> None:
+        """Write a whole message with one struct of the given field values; None: not set."""
         ...

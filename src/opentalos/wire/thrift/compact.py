@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from opentalos.wire.thrift.codec import Header
 from opentalos.wire.thrift.error import ThriftError
-from opentalos.wire.thrift.reader import Cursor, built, enum_value, mismatch, text_of
+from opentalos.wire.thrift.output import Output, counted, values_of
+from opentalos.wire.thrift.reader import Cursor, built, enum_value, mismatch
 from opentalos.wire.thrift.spec import StructSpec, ThriftType, TType
 
 Read = Callable[[Cursor], Any]
@@ -98,7 +99,7 @@ def _read_bytes(cursor: Cursor) -> bytes:
 
 
 def _read_text(cursor: Cursor) -> str:
-    return text_of(cursor.take(read_varint(cursor)))
+    return cursor.text(read_varint(cursor))
 
 
 def _reader(type_: ThriftType) -> Read:
@@ -147,7 +148,7 @@ def _items_reader(type_: ThriftType) -> Read:
         if size and not _same(code, wanted):
             raise ThriftError(f"a container has items of the wrong type {code}")
         cursor.enter()
-        items = make([read_item(cursor) for _ in range(size)])
+        items = make([read_item(cursor) for _ in cursor.indexes(size)])
         cursor.depth += 1
         return items
 
@@ -169,7 +170,7 @@ def _map_reader(type_: ThriftType) -> Read:
         if not (_same(codes >> 4, key_code) and _same(codes & 15, item_code)):
             raise ThriftError(f"a map has keys or values of the wrong type {codes:#x}")
         cursor.enter()
-        items = {read_key(cursor): read_item(cursor) for _ in range(size)}
+        items = {read_key(cursor): read_item(cursor) for _ in cursor.indexes(size)}
         cursor.depth += 1
         return items
 
@@ -255,7 +256,7 @@ def _skip_items(cursor: Cursor, size: int, *codes: int) -> None:
     if size and not all(codes):
         raise ThriftError("a container of items without a type")
     cursor.enter()
-    for _ in range(size):
+    for _ in cursor.indexes(size):
         for code in codes:
             _skip(cursor, code)
     cursor.depth += 1
@@ -372,6 +373,7 @@ def writer_of(type_: ThriftType) -> Write:
 def _items_writer(type_: ThriftType) -> Write:
     assert type_.item is not None
     write_item, code = writer_of(type_.item), CODE[type_.item.ttype]
+    values = values_of(type_.item)
 
     def write(out: bytearray, value: Any) -> None:
         size = len(value)
@@ -380,7 +382,7 @@ def _items_writer(type_: ThriftType) -> Write:
         else:
             out.append(_LONG_SIZE << 4 | code)
             write_varint(out, size)
-        for item in value:
+        for item in counted(out, value, values):
             write_item(out, item)
 
     return write
@@ -391,12 +393,13 @@ def _map_writer(type_: ThriftType) -> Write:
     assert type_.item is not None
     write_key, key_code = writer_of(type_.key), CODE[type_.key.ttype]
     write_item, item_code = writer_of(type_.item), CODE[type_.item.ttype]
+    values = values_of(type_.key, type_.item)
 
     def write(out: bytearray, value: Mapping[Any, Any]) -> None:
         write_varint(out, len(value))
         if value:
             out.append(key_code << 4 | item_code)
-        for key, item in value.items():
+        for key, item in counted(out, value.items(), values):
             write_key(out, key)
             write_item(out, item)
 
@@ -458,10 +461,11 @@ class CompactCodec:
     def read_end(self, cursor: Cursor) -> None:
         """Nothing follows."""
 
-    def write(self, header: Header, spec: StructSpec, values: Mapping[str, Any]) -> bytes:
-        """A whole message."""
-        out = bytearray((PROTOCOL_ID, header.kind << 5 | VERSION))
+    def write(
+        self, out: Output, header: Header, spec: StructSpec, values: Mapping[str, Any]
+    ) -> None:
+        """Write a whole message."""
+        out += bytes((PROTOCOL_ID, header.kind << 5 | VERSION))
         write_varint(out, header.seqid & 0xFFFFFFFF)
         write_text(out, header.name)
         write_struct(out, spec, SimpleNamespace(**values))
-        return bytes(out)

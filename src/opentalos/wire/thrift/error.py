@@ -9,6 +9,10 @@ class ThriftError(BadRequest):
     """The bytes are no well-formed message of the schema; the text says why and where."""
 
 
+class TooManyValues(ThriftError):
+    """The message has more values than its reader takes."""
+
+
 class ApplicationErrorKind(IntEnum):
     """Type field of a TApplicationException. Source: Apache Thrift 0.17, TApplicationException."""
 
@@ -20,6 +24,10 @@ class ApplicationErrorKind(IntEnum):
     MISSING_RESULT = 5
     INTERNAL_ERROR = 6
     PROTOCOL_ERROR = 7
+
+
+class LongMessage(Exception):
+    """What was to be done at once takes longer: do it in pieces."""
 
 
 class ApplicationError(ThriftError):

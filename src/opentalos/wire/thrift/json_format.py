@@ -15,7 +15,15 @@ from typing import Any, Final
 
 from opentalos.wire.thrift.codec import Header
 from opentalos.wire.thrift.error import ThriftError
-from opentalos.wire.thrift.reader import Cursor, built, enum_value, mismatch, shown
+from opentalos.wire.thrift.output import Output, counted, values_of
+from opentalos.wire.thrift.reader import (
+    PIECE_BYTES,
+    Cursor,
+    built,
+    enum_value,
+    mismatch,
+    shown,
+)
 from opentalos.wire.thrift.spec import StructSpec, ThriftType, TType
 
 VERSION: Final = 1
@@ -42,7 +50,13 @@ _NOT_FINITE: Final = {
     "-Infinity": -math.inf,
 }
 _STRING: Final = re.compile(rb'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
+_CHARS: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)  # inside a string
 _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
+_PADDING_MAX: Final = 8  # characters at the end of base64 that may be padding
+_COMMA: Final = ord(",")
+_BASE64_BYTES: Final = 48 << 10  # encoded at once; a multiple of 3
+_BASE64_VALUES: Final = 512  # that so many bytes take as long as
+_VALUE_CHARS: Final = 128  # of a text that take as long as a value
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -80,12 +94,36 @@ def _token(cursor: Cursor, pattern: re.Pattern[bytes], what: str) -> re.Match[by
     return match
 
 
+def _string(cursor: Cursor) -> bytes:
+    """The inside of a string, with its escapes."""
+    start = _space(cursor) + 1
+    data = cursor.data
+    if len(data) - start <= PIECE_BYTES:
+        return _token(cursor, _STRING, "a string")[1]
+    if data[start - 1 : start] != b'"':
+        raise ThriftError(f"expected a string at position {start - 1}")
+    position = start
+    while True:
+        match = _CHARS.match(data, position, position + PIECE_BYTES)
+        assert match is not None
+        end = match.end()
+        if data[end : end + 1] == b'"':
+            cursor.position = end + 1
+            return data[start:end]
+        if end == position:  # not even an escape and its character
+            raise ThriftError(f"expected a string at position {start - 1}")
+        position = end
+        if cursor.pause is not None:
+            cursor.pause()
+
+
 def _read_text(cursor: Cursor) -> str:
-    match = _token(cursor, _STRING, "a string")
+    inside = _string(cursor)
+    cursor.check_text(len(inside))
     try:
-        if b"\\" not in match[1]:
-            return match[1].decode()
-        text: str = json.loads(match[0].decode(), strict=False)
+        if b"\\" not in inside:
+            return inside.decode()
+        text: str = json.loads(b'"%b"' % inside, strict=False)
         text.encode()  # refuses half of a surrogate pair
         return text
     except ValueError:
@@ -93,11 +131,38 @@ def _read_text(cursor: Cursor) -> str:
 
 
 def _read_bytes(cursor: Cursor) -> bytes:
-    data = _token(cursor, _STRING, "base64 text")[1].replace(b"\\/", b"/").rstrip(b"=")
+    inside = _string(cursor)
     try:
-        return binascii.a2b_base64(data + b"=" * (-len(data) % 4), strict_mode=True)
+        if len(inside) <= PIECE_BYTES:
+            return _base64(inside.replace(b"\\/", b"/"))
+        return _long_base64(cursor, inside)
     except binascii.Error:
         raise ThriftError(f"bad base64 before position {cursor.position}") from None
+
+
+def _base64(data: bytes) -> bytes:
+    data = data.rstrip(b"=")
+    return binascii.a2b_base64(data + b"=" * (-len(data) % 4), strict_mode=True)
+
+
+def _long_base64(cursor: Cursor, inside: bytes) -> bytes:
+    """The same in pieces."""
+    out, raw, chars = bytearray(), b"", b""
+    for start in range(0, len(inside), PIECE_BYTES):
+        raw += inside[start : start + PIECE_BYTES]
+        end = len(raw) - raw.endswith(b"\\")  # without half of an escape
+        chars += raw[:end].replace(b"\\/", b"/")
+        raw = raw[end:]
+        # Only of the last piece is it known where its padding begins.
+        ready = max(len(chars) - _PADDING_MAX, 0) // 4 * 4
+        if b"=" in chars[:ready]:
+            raise binascii.Error("padding before the end")
+        out += binascii.a2b_base64(chars[:ready], strict_mode=True)
+        chars = chars[ready:]
+        if cursor.pause is not None:
+            cursor.pause()
+    out += _base64(chars + raw)
+    return bytes(out)
 
 
 def _read_int(cursor: Cursor, bits: int, quoted: bool = False) -> int:
@@ -163,7 +228,7 @@ def _read_items(cursor: Cursor, type_: ThriftType) -> Any:
         raise ThriftError(f"a container has items of the wrong type {_NAME[ttype]}")
     cursor.enter()
     items = []
-    for _ in range(size):
+    for _ in cursor.indexes(size):
         _expect(cursor, b",")
         items.append(_read_value(cursor, type_.item))
     cursor.depth += 1
@@ -179,7 +244,7 @@ def _read_map(cursor: Cursor, type_: ThriftType) -> dict[Any, Any]:
         raise ThriftError("a map has keys or values of the wrong type")
     cursor.enter()
     items = {}
-    for index in range(size):
+    for index in cursor.indexes(size):
         if index:
             _expect(cursor, b",")
         key = _read_value(cursor, type_.key, key=True)
@@ -247,7 +312,7 @@ def _skip(cursor: Cursor, ttype: int, key: bool = False) -> None:
     elif ttype == TType.DOUBLE:
         _read_double(cursor)
     elif ttype == TType.STRING:
-        _token(cursor, _STRING, "a string")
+        _string(cursor)
     elif ttype == TType.STRUCT:
         cursor.enter()
         for _, inner in _fields(cursor):
@@ -256,7 +321,7 @@ def _skip(cursor: Cursor, ttype: int, key: bool = False) -> None:
     elif ttype == TType.MAP:
         (key_ttype, item_ttype), size = _read_map_head(cursor)
         cursor.enter()
-        for index in range(size):
+        for index in cursor.indexes(size):
             if index:
                 _expect(cursor, b",")
             _skip(cursor, key_ttype, key=True)
@@ -269,7 +334,7 @@ def _skip(cursor: Cursor, ttype: int, key: bool = False) -> None:
         _expect(cursor, b"[")
         item, size = _read_ttype(cursor), _read_size(cursor)
         cursor.enter()
-        for _ in range(size):
+        for _ in cursor.indexes(size):
             _expect(cursor, b",")
             _skip(cursor, item)
         cursor.depth += 1
@@ -279,30 +344,43 @@ def _skip(cursor: Cursor, ttype: int, key: bool = False) -> None:
 # --- writing ----------------------------------------------------------------------------------
 
 
-def _text(type_: ThriftType, value: Any, key: bool = False) -> str:
-    """A value as text; a number that is a map key is quoted."""
+def _write(out: Output, type_: ThriftType, value: Any, key: bool = False) -> None:
+    """Write a value; a number that is a map key is quoted."""
     ttype = type_.ttype
     if ttype in _BITS:
-        return f'"{int(value)}"' if key else str(int(value))
+        out += b'"%d"' % value if key else b"%d" % value
+        return
     match ttype:
         case TType.DOUBLE:
-            return _double_text(float(value), key)
+            out += _double_text(float(value), key).encode()
+        case TType.STRING if type_.text:
+            out.spend(len(value) // _VALUE_CHARS)
+            out += json.dumps(value).encode()
         case TType.STRING:
-            return json.dumps(value) if type_.text else _bytes_text(value)
+            _write_bytes(out, value)
         case TType.STRUCT:
             assert type_.struct is not None
-            return _struct_text(type_.struct.SPEC, value)
+            _write_struct(out, type_.struct.SPEC, value)
         case TType.MAP:
-            return _map_text(type_, value)
+            _write_map(out, type_, value)
         case _:
             assert type_.item is not None
-            parts = [f'"{_NAME[type_.item.ttype]}"', str(len(value))]
-            parts += [_text(type_.item, item) for item in value]
-            return f"[{','.join(parts)}]"
+            out += b'["%b",%d' % (_NAME[type_.item.ttype].encode(), len(value))
+            for item in counted(out, value, values_of(type_.item)):
+                out.append(_COMMA)
+                _write(out, type_.item, item)
+            out += b"]"
 
 
-def _bytes_text(value: bytes) -> str:
-    return f'"{binascii.b2a_base64(value, newline=False).decode()}"'
+def _write_bytes(out: Output, value: bytes) -> None:
+    out += b'"'
+    if len(value) <= _BASE64_BYTES:
+        out += binascii.b2a_base64(value, newline=False)
+    else:
+        for start in range(0, len(value), _BASE64_BYTES):
+            out.spend(_BASE64_VALUES)
+            out += binascii.b2a_base64(value[start : start + _BASE64_BYTES], newline=False)
+    out += b'"'
 
 
 def _double_text(value: float, key: bool) -> str:
@@ -313,27 +391,46 @@ def _double_text(value: float, key: bool) -> str:
     return f'"{value!r}"' if key else repr(value)
 
 
-def _map_text(type_: ThriftType, value: Mapping[Any, Any]) -> str:
+def _write_map(out: Output, type_: ThriftType, value: Mapping[Any, Any]) -> None:
     assert type_.key is not None
     assert type_.item is not None
     key_type, item_type = type_.key, type_.item
-    pairs = [
-        f"{_text(key_type, key, key=True)}:{_text(item_type, item)}" for key, item in value.items()
-    ]
-    names = f'"{_NAME[key_type.ttype]}","{_NAME[item_type.ttype]}"'
-    return f"[{names},{len(value)},{{{','.join(pairs)}}}]"
+    names = _NAME[key_type.ttype].encode(), _NAME[item_type.ttype].encode()
+    out += b'["%b","%b",%d,{' % (*names, len(value))
+    first = True
+    for key, item in counted(out, value.items(), values_of(key_type, item_type)):
+        if not first:
+            out.append(_COMMA)
+        first = False
+        _write(out, key_type, key, key=True)
+        out += b":"
+        _write(out, item_type, item)
+    out += b"}]"
 
 
-def _struct_text(spec: StructSpec, value: Any) -> str:
-    parts = []
-    for field in spec.fields:
+def _write_struct(out: Output, spec: StructSpec, value: Any) -> None:
+    plan = spec.plans.get("json_write")
+    if plan is None:
+        names = [_NAME[field.type.ttype] for field in spec.fields]
+        heads = [
+            f'"{field.id}":{{"{name}":'.encode()
+            for field, name in zip(spec.fields, names, strict=True)
+        ]
+        plan = spec.plans["json_write"] = list(zip(spec.fields, heads, strict=True))
+    out += b"{"
+    first = True
+    for field, head in plan:
         item = getattr(value, field.name, None)
         if item is not None:
-            name = _NAME[field.type.ttype]
-            parts.append(f'"{field.id}":{{"{name}":{_text(field.type, item)}}}')
+            if not first:
+                out.append(_COMMA)
+            first = False
+            out += head
+            _write(out, field.type, item)
+            out += b"}"
         elif field.required:
             raise ThriftError(f"required field {field.name} of {spec.name} is not set")
-    return f"{{{','.join(parts)}}}"
+    out += b"}"
 
 
 class JsonCodec:
@@ -362,8 +459,11 @@ class JsonCodec:
         _expect(cursor, b"]")
         _space(cursor)
 
-    def write(self, header: Header, spec: StructSpec, values: Mapping[str, Any]) -> bytes:
-        """A whole message."""
-        body = _struct_text(spec, SimpleNamespace(**values))
+    def write(
+        self, out: Output, header: Header, spec: StructSpec, values: Mapping[str, Any]
+    ) -> None:
+        """Write a whole message."""
         name = json.dumps(header.name)
-        return f"[{VERSION},{name},{header.kind},{header.seqid},{body}]".encode()
+        out += f"[{VERSION},{name},{header.kind},{header.seqid},".encode()
+        _write_struct(out, spec, SimpleNamespace(**values))
+        out += b"]"

@@ -1,16 +1,31 @@
 """Whole messages: calls, replies and exceptions in the three protocols."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum, IntEnum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from opentalos.wire.thrift.binary import BinaryCodec
 from opentalos.wire.thrift.codec import Codec, Header
 from opentalos.wire.thrift.compact import CompactCodec
-from opentalos.wire.thrift.error import ApplicationError, ApplicationErrorKind, ThriftError
+from opentalos.wire.thrift.error import (
+    ApplicationError,
+    ApplicationErrorKind,
+    LongMessage,
+    ThriftError,
+    TooManyValues,
+)
 from opentalos.wire.thrift.json_format import JsonCodec
-from opentalos.wire.thrift.reader import CALL_VALUES_MAX, REPLY_VALUES_MAX, Cursor, shown
+from opentalos.wire.thrift.output import Output
+from opentalos.wire.thrift.reader import (
+    CALL_TEXT_BYTES_MAX,
+    CALL_VALUES_MAX,
+    PIECE_BYTES,
+    PIECE_VALUES,
+    REPLY_VALUES_MAX,
+    Cursor,
+    shown,
+)
 from opentalos.wire.thrift.spec import (
     I32,
     STRING,
@@ -20,6 +35,11 @@ from opentalos.wire.thrift.spec import (
     StructSpec,
     ThriftStruct,
 )
+
+SHORT_VALUES: Final = 1 << 11  # decoded or encoded at once; most calls have fewer than 100
+_JSON_FACTOR: Final = 8  # how much longer a value takes to decode there, about
+_SHORT_COMMAS: Final = 512  # of a JSON message that is decoded at once, in at most 4 ms
+Pause = Callable[[], None]  # called after each piece of about 1 ms
 
 
 class ThriftProtocol(Enum):
@@ -55,6 +75,14 @@ class Call(NamedTuple):
         return self.arguments[0] if self.arguments else None
 
 
+class LongCall(LongMessage):
+    """A call that takes long to decode: what its first bytes say."""
+
+    def __init__(self, method: MethodSpec, seqid: int) -> None:
+        super().__init__(method.name)
+        self.method, self.seqid = method, seqid
+
+
 class Reply(NamedTuple):
     """A decoded reply: the result (None for void), or the exception the method declares."""
 
@@ -83,30 +111,66 @@ def protocol_of(content_type: str) -> ThriftProtocol | None:
 
 
 def decode_call(
-    protocol: ThriftProtocol, service: ServiceSpec, body: bytes, *, partial: bool = False
+    protocol: ThriftProtocol,
+    service: ServiceSpec,
+    body: bytes,
+    *,
+    partial: bool = False,
+    pause: Pause | None = None,
 ) -> Call:
     """Decode a request body.
 
-    Args:    partial: a missing argument is None.
+    Args:    partial: a missing argument is None. pause: None: all is decoded at once.
     Raises:  ThriftError: malformed; answer with HTTP 400. ApplicationError (a ThriftError):
              readable but unknown method, wrong message type or missing argument; answer with
              ``encode_exception`` of its name, seqid, kind and text.
     """
-    return _guarded(_decode_part if partial else _decode_call, protocol, service, body)
+    piece = PIECE_VALUES // (_JSON_FACTOR if protocol is ThriftProtocol.JSON else 1)
+    cursor = Cursor(body, CALL_VALUES_MAX, pause, CALL_TEXT_BYTES_MAX, piece)
+    codec = _CODECS[protocol]
+    try:
+        call = _arguments(codec, cursor, *_method(codec, cursor, service))
+    except (IndexError, struct.error):
+        raise _cut_off(body) from None
+    return call if partial else _complete(call)
 
 
-def _decode_call(codec: Codec, service: ServiceSpec, body: bytes) -> Call:
-    call = _decode_part(codec, service, body)
-    for field, value in zip(call.method.arguments, call.arguments, strict=True):
-        if value is None:
-            text = f"{call.method.name} misses its argument {field.name!r}"
-            kind = ApplicationErrorKind.PROTOCOL_ERROR
-            raise ApplicationError(call.method.name, call.seqid, kind, text)
-    return call
+def decode_short_call(
+    protocol: ThriftProtocol, service: ServiceSpec, body: bytes, *, partial: bool = False
+) -> Call:
+    """``decode_call`` for an event loop. Raises: also LongCall: decode it in pieces."""
+    cursor = Cursor(body, SHORT_VALUES, None, CALL_TEXT_BYTES_MAX)
+    codec = _CODECS[protocol]
+    try:
+        method, seqid = _method(codec, cursor, service)
+        if protocol is ThriftProtocol.JSON and _is_long_json(body):
+            raise LongCall(method, seqid)
+        try:
+            call = _arguments(codec, cursor, method, seqid)
+        except TooManyValues:
+            raise LongCall(method, seqid) from None
+    except (IndexError, struct.error):
+        raise _cut_off(body) from None
+    return call if partial else _complete(call)
 
 
-def _decode_part(codec: Codec, service: ServiceSpec, body: bytes) -> Call:
-    cursor = Cursor(body, CALL_VALUES_MAX)
+def decode_head(
+    protocol: ThriftProtocol, service: ServiceSpec, body: bytes
+) -> tuple[MethodSpec, int]:
+    """Method and sequence id of a call. Raises: as ``decode_call``."""
+    try:
+        return _method(_CODECS[protocol], Cursor(body, 0, None, CALL_TEXT_BYTES_MAX), service)
+    except (IndexError, struct.error):
+        raise _cut_off(body) from None
+
+
+def _is_long_json(body: bytes) -> bool:
+    """Fields and items have a comma each, so their number is known without reading them."""
+    return len(body) > PIECE_BYTES or body.count(b",") > _SHORT_COMMAS
+
+
+def _method(codec: Codec, cursor: Cursor, service: ServiceSpec) -> tuple[MethodSpec, int]:
+    """The method that is called, and the sequence id."""
     name, kind, seqid = codec.read_header(cursor)
     if kind != MessageKind.CALL:
         text = f"message type {kind} is not a call"
@@ -115,14 +179,36 @@ def _decode_part(codec: Codec, service: ServiceSpec, body: bytes) -> Call:
     if method is None:
         text = f"{service.name} has no method {shown(name)}"
         raise ApplicationError(name, seqid, ApplicationErrorKind.UNKNOWN_METHOD, text)
+    return method, seqid
+
+
+def _arguments(codec: Codec, cursor: Cursor, method: MethodSpec, seqid: int) -> Call:
     values = codec.read_struct(cursor, method.args_spec)
     _finish(codec, cursor)
     return Call(method, seqid, tuple(values.get(field.name) for field in method.arguments))
 
 
+def _complete(call: Call) -> Call:
+    """The call if no argument is missing."""
+    for field, value in zip(call.method.arguments, call.arguments, strict=True):
+        if value is None:
+            text = f"{call.method.name} misses its argument {field.name!r}"
+            kind = ApplicationErrorKind.PROTOCOL_ERROR
+            raise ApplicationError(call.method.name, call.seqid, kind, text)
+    return call
+
+
+def _cut_off(body: bytes) -> ThriftError:
+    """The error of reading beyond the end."""
+    return ThriftError(f"the message ends after {len(body)} bytes, in the middle")
+
+
 def decode_reply(protocol: ThriftProtocol, method: MethodSpec, body: bytes) -> Reply:
     """Decode a reply body. Raises: ThriftError; ApplicationError for a TApplicationException."""
-    return _guarded(_decode_reply, protocol, method, body)
+    try:
+        return _decode_reply(_CODECS[protocol], method, body)
+    except (IndexError, struct.error):
+        raise _cut_off(body) from None
 
 
 def _decode_reply(codec: Codec, method: MethodSpec, body: bytes) -> Reply:
@@ -143,23 +229,6 @@ def _decode_reply(codec: Codec, method: MethodSpec, body: bytes) -> Reply:
     return Reply(seqid, result, error)
 
 
-_Schema = TypeVar("_Schema")
-_Decoded = TypeVar("_Decoded")
-
-
-def _guarded(
-    decode: Callable[[Codec, _Schema, bytes], _Decoded],
-    protocol: ThriftProtocol,
-    schema: _Schema,
-    body: bytes,
-) -> _Decoded:
-    """Turn the errors of reading past the end into ThriftError."""
-    try:
-        return decode(_CODECS[protocol], schema, body)
-    except (IndexError, struct.error):
-        raise ThriftError(f"the message ends after {len(body)} bytes, in the middle") from None
-
-
 def _finish(codec: Codec, cursor: Cursor) -> None:
     codec.read_end(cursor)
     left = len(cursor.data) - cursor.position
@@ -171,15 +240,32 @@ def encode_call(protocol: ThriftProtocol, method: MethodSpec, seqid: int, *argum
     """Encode a call. Raises: ThriftError if a value does not fit the schema."""
     values = {f.name: value for f, value in zip(method.arguments, arguments, strict=True)}
     header = Header(method.name, MessageKind.CALL, seqid)
-    return _CODECS[protocol].write(header, method.args_spec, values)
+    return _encoded(protocol, header, method.args_spec, values)
 
 
-def encode_reply(protocol: ThriftProtocol, method: MethodSpec, seqid: int, result: Any) -> bytes:
-    """Encode a successful reply; ``result`` is None for a void method."""
+def encode_reply(
+    protocol: ThriftProtocol,
+    method: MethodSpec,
+    seqid: int,
+    result: Any,
+    *,
+    pause: Pause | None = None,
+) -> bytes:
+    """Encode a successful reply.
+
+    Args: result: None for a void method. pause: None: all is encoded at once.
+    """
     if (method.result is None) != (result is None):
         raise ThriftError(f"{method.name} got a result that does not fit its schema")
     header = Header(method.name, MessageKind.REPLY, seqid)
-    return _CODECS[protocol].write(header, method.result_spec, {"success": result})
+    return _encoded(protocol, header, method.result_spec, {"success": result}, pause)
+
+
+def encode_short_reply(
+    protocol: ThriftProtocol, method: MethodSpec, seqid: int, result: Any
+) -> bytes:
+    """``encode_reply`` for an event loop. Raises: also LongMessage: encode it in pieces."""
+    return encode_reply(protocol, method, seqid, result, pause=_too_long)
 
 
 def encode_error(
@@ -191,7 +277,7 @@ def encode_error(
         kind = ApplicationErrorKind.INTERNAL_ERROR
         return encode_exception(protocol, method.name, seqid, kind, text)
     header = Header(method.name, MessageKind.REPLY, seqid)
-    return _CODECS[protocol].write(header, method.result_spec, {"error": error})
+    return _encoded(protocol, header, method.result_spec, {"error": error})
 
 
 def encode_exception(
@@ -199,4 +285,24 @@ def encode_exception(
 ) -> bytes:
     """Encode a TApplicationException."""
     header = Header(name, MessageKind.EXCEPTION, seqid)
-    return _CODECS[protocol].write(header, _EXCEPTION_SPEC, {"message": text, "type": int(kind)})
+    return _encoded(protocol, header, _EXCEPTION_SPEC, {"message": text, "type": int(kind)})
+
+
+def _encoded(
+    protocol: ThriftProtocol,
+    header: Header,
+    spec: StructSpec,
+    values: Mapping[str, Any],
+    pause: Pause | None = None,
+) -> bytes:
+    out = Output(pause or _no_pause, SHORT_VALUES)
+    _CODECS[protocol].write(out, header, spec, values)
+    return bytes(out)
+
+
+def _no_pause() -> None:
+    """No pause."""
+
+
+def _too_long() -> None:
+    raise LongMessage

@@ -18,6 +18,7 @@ from tests.unit.gateway.thrift_http.test_gateway import (
     target,
 )
 
+from opentalos.broker.long_work import LongWork
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.peer.forwarding import Forwarding
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
@@ -77,7 +78,7 @@ class Bench:
         ownership: Any = SimpleNamespace(catch_up=self._catch_up)
         peers: Any = self.peers
         self.forwarding = Forwarding(peers, proofs, ownership)
-        broker: Any = SimpleNamespace(messages=self.messages)
+        broker: Any = SimpleNamespace(messages=self.messages, work=LongWork(None, waiting_max=8))
         authenticator: Any = SimpleNamespace(caller=self._caller)
         self.gateway = ThriftGateway(broker, authenticator, self.handlers, self.forwarding)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from opentalos.broker.long_work import LongWork
 from opentalos.broker.tables.api.put_fast_path import PutAnswer
 from opentalos.broker.tables.api.values import (
     BatchItem,
@@ -14,10 +15,17 @@ from opentalos.broker.tables.api.values import (
     Written,
 )
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.sds_http.authentication import Sender
 from opentalos.gateway.sds_http.gateway import SdsGateway
 from opentalos.gateway.sds_http.handlers import HANDLERS, Handlers, Services
+from opentalos.gateway.thrift_http.authentication import Claim
 from opentalos.model.datum import Columns, DataType, Datum
-from opentalos.model.errors import TableNotExist, TalosError
+from opentalos.model.errors import (
+    InvalidCredential,
+    SizeExceeded,
+    TableNotExist,
+    TalosError,
+)
 from opentalos.model.identity import Principal
 from opentalos.model.mutation import Mutation
 from opentalos.model.table import KeyPart, TableSchema
@@ -26,6 +34,7 @@ from opentalos.wire.thrift import Reply, ThriftProtocol, decode_reply, encode_ca
 
 ALICE = Principal(id="alice", number=7)
 DRAIN_S = 5.0
+BATCH_ITEMS_MAX = 100
 BINARY = ThriftProtocol.BINARY
 SCHEMA = TableSchema(
     primary=(KeyPart("id", ascending=False),),
@@ -61,6 +70,10 @@ class Tables:
     async def scan(self, caller: Principal, query: ScanQuery) -> ScanPage:
         self._note(query)
         return self.page
+
+    def check_batch(self, items: int) -> None:
+        if items > BATCH_ITEMS_MAX:
+            raise SizeExceeded(f"a batch of {items} items")
 
     async def batch(
         self, caller: Principal, items: Sequence[BatchItem], *, partial: bool
@@ -106,7 +119,7 @@ class Quick:
 class Connection:
     """Takes the reply."""
 
-    alive, peer, secure = True, "10.0.0.1", False
+    alive, peer, network, secure = True, "10.0.0.1", "10.0.0.1", False
 
     def __init__(self) -> None:
         self.replies: list[tuple[int, bytes, bytes]] = []  # status, head, body
@@ -130,21 +143,39 @@ class Bench:
         authenticator: Any = SimpleNamespace(caller=self._caller)
         self.quick = Quick()
         quick: Any = self.quick
-        services = Services(tables, admin, shards, quick)
+        self.work = LongWork(None, waiting_max=8)
+        services = Services(tables, admin, shards, quick, self.work)
         self.gateway = SdsGateway(services, authenticator, handlers)
+        self.once: Claim | None = None  # of each request
+        self.used: list[bytes] = []  # signatures that were to be used once
+        senders: Any = SimpleNamespace(caller=self._sender, check_once=self._check_once)
+        self.gateway._authenticator = senders
 
     def _caller(self, exchange: Exchange) -> Principal:
         if self.refusal is not None:
             raise self.refusal
         return ALICE
 
+    def _sender(self, exchange: Exchange) -> Sender:
+        return Sender(self._caller(exchange), self.once)
+
+    def _check_once(self, exchange: Exchange, claim: Claim) -> None:
+        self.used.append(claim.signature)
+        if self.used.count(claim.signature) > 1:
+            raise InvalidCredential("received before")
+
     def send(
-        self, body: bytes, *, service: str = "TableService", method: bytes = b"POST"
+        self,
+        body: bytes,
+        *,
+        service: str = "TableService",
+        method: bytes = b"POST",
+        content_type: bytes = BINARY.value.encode(),
     ) -> tuple[Exchange, Connection]:
         connection = Connection()
         stand_in: Any = connection
         path = sds.SERVICES[service].path.encode()
-        headers = {b"content-type": BINARY.value.encode()}
+        headers = {b"content-type": content_type}
         exchange = Exchange(stand_in, method, path + b"?id=0a&type=hint", headers)
         exchange.body = body
         self.gateway.routes()[path](exchange)

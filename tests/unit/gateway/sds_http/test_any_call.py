@@ -128,7 +128,9 @@ async def answered(calls: list[tuple[Any, ...]]) -> None:
     async with world() as bed:
         broker = bed.broker
         await make(broker, HASHED)
-        services = Services(broker.tables, broker.table_admin, broker.shards, broker.put_fast_path)
+        services = Services(
+            broker.tables, broker.table_admin, broker.shards, broker.put_fast_path, broker.work
+        )
         authenticator: Any = SimpleNamespace(caller=lambda _: ALICE)
         gateway = SdsGateway(services, authenticator)
         for rpc, *arguments in calls:

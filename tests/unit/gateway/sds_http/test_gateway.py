@@ -4,11 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.gateway.sds_http.support import BINARY, DRAIN_S, Bench
+from tests.unit.gateway.sds_http.support import BATCH_ITEMS_MAX, BINARY, DRAIN_S, Bench, N
 
-from opentalos.broker.tables.api.values import Written
+from opentalos.broker.tables.api.values import ScanPage, Written
 from opentalos.gateway.sds_http.gateway import BODY_BYTES_MAX
 from opentalos.gateway.sds_http.handlers import HANDLERS
+from opentalos.gateway.thrift_http.authentication import Claim
 from opentalos.model.errors import (
     ClockSkewed,
     InvalidCredential,
@@ -18,7 +19,7 @@ from opentalos.model.errors import (
     ThrottleRejected,
 )
 from opentalos.wire._generated import sds
-from opentalos.wire.thrift import decode_reply, encode_call
+from opentalos.wire.thrift import ThriftProtocol, decode_reply, encode_call
 
 TABLE_SERVICE = sds.SERVICES["TableService"]
 GET = sds.GetRequest(tableName="t", keys={})
@@ -113,6 +114,101 @@ async def test_a_fast_put_whose_shard_has_moved_goes_the_ordinary_way() -> None:
     assert decode_reply(BINARY, TABLE_SERVICE.methods["put"], body).result == sds.PutResult(
         success=True
     )
+
+
+def large_put(protocol: ThriftProtocol) -> tuple[bytes, sds.PutRequest]:
+    """A put that takes long to decode."""
+    values = sds.Value(int64SetValue=list(range(5_000)))
+    record = {"user": text("bob"), "id": number(1), "n": number(2)}
+    record["set"] = sds.Datum(type=sds.DataType.INT64_SET, value=values)
+    request = sds.PutRequest(tableName="t", record=record)
+    return encode_call(protocol, TABLE_SERVICE.methods["put"], 7, request), request
+
+
+def number(value: int) -> sds.Datum:
+    return sds.Datum(type=sds.DataType.INT64, value=sds.Value(int64Value=value))
+
+
+def text(value: str) -> sds.Datum:
+    return sds.Datum(type=sds.DataType.STRING, value=sds.Value(stringValue=value))
+
+
+@pytest.mark.parametrize("protocol", ThriftProtocol)
+async def test_a_large_put_is_decoded_in_pieces_and_answered_in_its_protocol(
+    protocol: ThriftProtocol,
+) -> None:
+    bench = Bench()
+    bench.quick.keeps = True
+    body, _ = large_put(protocol)
+    _, connection = bench.send(body, content_type=protocol.value.encode())
+    await bench.gateway.drain(DRAIN_S)
+    ((status, head, reply),) = connection.replies
+    assert (status, protocol.value.encode() in head) == (200, True)
+    done = decode_reply(protocol, TABLE_SERVICE.methods["put"], reply)
+    assert done == (7, sds.PutResult(success=True), None)
+    assert bench.quick.kept == [], "only the fast decoder feeds the fast path"
+    ((table, mutation),) = bench.tables.asked
+    assert (table, len(mutation.columns["set"].value)) == ("t", 5_000)
+    assert bench.work.counters.turns == 1
+    assert bench.work.counters.pauses > 1
+    assert (bench.gateway.calls["put"], bench.gateway.failures) == (1, 0)
+
+
+async def test_a_large_call_that_is_late_gets_its_exception_and_does_nothing() -> None:
+    bench = Bench()
+    body, _ = large_put(BINARY)
+    async with bench.work.turn("a"), bench.work.turn("b"):
+        exchange, connection = bench.send(body)
+        await asyncio.sleep(0)
+        assert exchange.late is not None
+        exchange.late(OutcomeUnknown("timeout: outcome unknown"))
+    await bench.gateway.drain(DRAIN_S)
+    ((status, _, reply),) = connection.replies
+    error: Any = decode_reply(BINARY, TABLE_SERVICE.methods["put"], reply).error
+    assert (status, error.errorCode) == (200, sds.ErrorCode.INTERNAL_ERROR)
+    assert bench.tables.asked == []
+
+
+async def test_a_large_call_that_cannot_be_read_is_refused_as_a_small_one() -> None:
+    bench = Bench()
+    body, _ = large_put(BINARY)
+    for bad in (body[:-1], body + b"x"):
+        _, connection = bench.send(bad)
+        await bench.gateway.drain(DRAIN_S)
+        assert [reply[0] for reply in connection.replies] == [400]
+    assert bench.gateway.failures == 2
+
+
+@pytest.mark.parametrize("large", [False, True])
+async def test_a_signature_without_names_is_used_up_by_what_changes_something(large: bool) -> None:
+    bench = Bench()
+    bench.once = Claim("KA", b"signature", None, names_signed=False)
+    put = large_put(BINARY)[0] if large else QUICK
+    outcomes = []
+    for body in (call("get", GET), put, call("get", GET), put):
+        _, connection = bench.send(body)
+        await bench.gateway.drain(DRAIN_S)
+        outcomes += [reply[0] for reply in connection.replies]
+    assert outcomes == [200, 200, 200, 401]
+    assert bench.used == [b"signature", b"signature"]
+    assert bench.gateway.failures == 1
+
+
+async def test_a_batch_of_too_many_items_is_refused_before_they_are_looked_at() -> None:
+    bench = Bench()
+    item = sds.BatchRequestItem(action=sds.BatchOp.GET)
+    code = await bench.code("batch", sds.BatchRequest(items=[item] * (BATCH_ITEMS_MAX + 1)))
+    assert code == sds.ErrorCode.SIZE_EXCEED
+    assert bench.tables.asked == []
+
+
+async def test_a_large_reply_is_encoded_in_pieces() -> None:
+    bench = Bench()
+    bench.tables.page = ScanPage(records=[N] * 1_000)
+    result = await bench.result("scan", sds.ScanRequest(tableName="t"))
+    assert len(result.records) == 1_000
+    assert bench.work.counters.turns == 1
+    assert bench.work.counters.pauses > 1
 
 
 async def test_an_invalid_call_is_refused_by_status() -> None:

@@ -78,13 +78,17 @@ class Reply:
 class Connection:
     """Takes the reply."""
 
-    alive, peer = True, "10.0.0.1"
+    alive, peer, network = True, "10.0.0.1", "10.0.0.1"
 
     def __init__(self) -> None:
         self.replies: list[Reply] = []
+        self.waiting = False  # for an event
 
     def answer(self, exchange: Exchange, prefix: bytes, body: bytes, extra: bytes) -> None:
         self.replies.append(Reply(prefix, body, extra))
+
+    def waits(self) -> None:
+        self.waiting = True
 
     def answer_chunks(self, exchange: Exchange, prefix: bytes, chunks: Sequence[bytes]) -> None:
         self.replies.append(Reply(prefix, b"".join(chunks), b""))
@@ -99,7 +103,8 @@ class Bench:
         self.digests = False
         self.handlers: dict[str, dict[str, Any]] = {"MessageService": {}, "TopicService": {}}
         self.contexts: list[CallContext] = []
-        broker: Any = SimpleNamespace(messages=self.messages, work=LongWork(None, waiting_max=8))
+        self.work = LongWork(None, waiting_max=8)
+        broker: Any = SimpleNamespace(messages=self.messages, work=self.work)
         authenticator: Any = SimpleNamespace(caller=self._caller)
         self.gateway = ThriftGateway(broker, authenticator, self.handlers)
 
@@ -301,6 +306,16 @@ async def test_other_calls_run_their_handler_in_the_protocol_of_the_request(
     assert bench.contexts == [CallContext(peer="10.0.0.1", rpc_hint="hint")]
 
 
+async def test_a_get_that_is_not_answered_at_once_waits_for_an_event(bench: Bench) -> None:
+    bench.messages.later = GetResult([], 0, 0)
+    _, connection = bench.send(get_body())
+    assert connection.waiting
+    await bench.gateway.drain(DRAIN_S)
+    bench.messages.cached = GetResult([], 0, 0)
+    _, connection = bench.send(get_body())
+    assert not connection.waiting
+
+
 async def test_the_json_alias_is_echoed(bench: Bench) -> None:
     body = encode_call(ThriftProtocol.JSON, MESSAGE.methods["getServiceVersion"], 9)
     reply = await bench.call(body, content_type=b"application/x-thrift")
@@ -459,3 +474,21 @@ async def test_a_client_that_leaves_before_its_digest_is_known_puts_nothing(benc
     for _ in range(5):
         await asyncio.sleep(0)
     assert (bench.messages.puts, len(connection.replies)) == ([], 1)
+
+
+@pytest.mark.parametrize("protocol", ThriftProtocol)
+async def test_a_put_that_is_late_before_its_digest_is_known_gets_its_exception(
+    bench: Bench, protocol: ThriftProtocol
+) -> None:
+    bench.digests = True
+    exchange, connection = bench.send(put_body(protocol), content_type=protocol.value.encode())
+    assert exchange.late is not None
+    exchange.late(OutcomeUnknown("timeout: outcome unknown"))
+    (reply,) = connection.replies
+    assert reply.status == 200
+    assert "outcome unknown" in result(reply, "putMessage", protocol).error.errMsg
+    await asyncio.sleep(0)
+    bad, connection = bench.send(b"no call")
+    assert bad.late is not None
+    bad.late(OutcomeUnknown("timeout: outcome unknown"))
+    assert [reply.status for reply in connection.replies] == [400]

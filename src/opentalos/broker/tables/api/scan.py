@@ -1,5 +1,6 @@
 """One page of a scan, with bounds on the rows that are read, returned and charged."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -28,6 +29,7 @@ from opentalos.sds.mutation import check, live_columns
 from opentalos.sds.quota_units import Units, of_mutation, of_scanned
 from opentalos.sds.scan_filter import compile as compile_condition
 
+PIECE_ROWS: Final = 16  # decoded and filtered within 1 ms, 8 ms if each has 512 columns
 CHUNK_ROWS: Final = 128  # read from the row store at once; 32 MiB of the largest records
 _THERE: Final = Condition(row_exists=True)
 
@@ -126,7 +128,7 @@ class TableScan:
         while True:
             limit = self._chunk_rows(scan, page)
             rows = await self._chunk(scan, page, limit)
-            following = self._take(scan, page, await self._seen(scan, rows))
+            following = await self._take(scan, page, await self._seen(scan, rows))
             debt_s = self._charge(scan, page)
             if following or len(rows) < limit:
                 return following
@@ -152,12 +154,14 @@ class TableScan:
         reverse = scan.query.reverse
         return await rows.scan(scan.rows, page.start, page.stop, limit=limit, reverse=reverse)
 
-    def _take(self, scan: _Scan, page: _Page, seen: Iterator[_Seen]) -> bytes:
+    async def _take(self, scan: _Scan, page: _Page, seen: Iterator[_Seen]) -> bytes:
         """Take rows until the page is full; return the key of the first one that was left."""
-        for row in seen:
+        for number, row in enumerate(seen, 1):
             if self._full(scan, page):
                 return row.place
             page.rows_read += 1
+            if number % PIECE_ROWS == 0:
+                await asyncio.sleep(0)
             if row.record is not None and scan.keeps(row.record):
                 page.records.append(row.record)
                 if row.version is not None:

@@ -1,8 +1,10 @@
 """TableService: many records at once, each item by itself."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from opentalos.broker.tables.api.service import PIECE_ITEMS
 from opentalos.broker.tables.api.values import (
     BatchItem,
     BatchOutcome,
@@ -63,6 +65,7 @@ def _items(arguments: Arguments) -> Sequence[sds.BatchRequestItem]:
 async def _batch(
     services: Services, caller: Principal, items: Sequence[sds.BatchRequestItem], *, partial: bool
 ) -> sds.BatchResult:
+    services.tables.check_batch(len(items))
     wanted: list[BatchItem] = []
     places: list[int] = []
     outcomes: dict[int, BatchOutcome] = {}
@@ -73,6 +76,8 @@ async def _batch(
             outcomes[place] = error
         else:
             places.append(place)
+        if place % PIECE_ITEMS == PIECE_ITEMS - 1:
+            await asyncio.sleep(0)  # without a turn, since an item may wait for another server
     done = await services.tables.batch(caller, wanted, partial=partial)
     outcomes.update(zip(places, done, strict=True))
     return sds.BatchResult(items=[_result(item, outcomes[n]) for n, item in enumerate(items)])

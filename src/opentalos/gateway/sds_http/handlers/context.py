@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
+from opentalos.broker.long_work import LongWork
 from opentalos.broker.tables.api.admin import TableAdminService
 from opentalos.broker.tables.api.put_fast_path import PutFastPath
 from opentalos.broker.tables.api.service import TableService
@@ -17,6 +18,7 @@ class Services(NamedTuple):
     admin: TableAdminService
     shards: TableShards
     put_fast_path: PutFastPath
+    work: LongWork
 
 
 # (services, caller, arguments; a missing one is None) to the result struct, None for void.

@@ -28,7 +28,10 @@ async def put_message(
     broker: Broker, caller: Principal, request: message.PutMessageRequest, context: CallContext
 ) -> message.PutMessageResponse:
     """Append blocks; the reply waits until all are durable."""
-    blocks = _stamped([_block_of(block, caller) for block in request.messageBlocks], request)
+    made = await broker.work.each(
+        caller.id, request.messageBlocks, lambda block: _block_of(block, caller)
+    )
+    blocks = _stamped(made, request)
     total = sum(block.messages for block in blocks)
     if total != request.messageNumber:
         raise BadRequest(f"messageNumber is {request.messageNumber}, but the blocks have {total}")

@@ -61,8 +61,10 @@ async def query_topic_consume_unit(
     """Progress of every group, by partition."""
     resource = values.resource_of(request.topicTalosResourceName)
     found = await broker.metrics.consume_units(caller, resource)
+    groups = list(found)
+    units = await broker.work.each(caller.id, groups, lambda group: _units(found[group]))
     return metric.QueryTopicConsumeUnitResponse(
-        topicConsumeUnitMap={group: _units(units) for group, units in found.items()}
+        topicConsumeUnitMap=dict(zip(groups, units, strict=True))
     )
 
 

@@ -126,14 +126,17 @@ async def list_topics(
 ) -> topic.ListTopicsResponse:
     """Topics that the caller owns."""
     found = broker.topics.list_topics(caller)
-    return topic.ListTopicsResponse(topicInfos=[values.topic_info(item) for item in found])
+    infos = await broker.work.each(caller.id, found, values.topic_info)
+    return topic.ListTopicsResponse(topicInfos=infos)
 
 
 async def list_topics_info(
     broker: Broker, caller: Principal, _: None, __: CallContext
 ) -> topic.ListTopicsInfoResponse:
     """Topics that the caller owns, with everything."""
-    return values.topics_info(list(await broker.metrics.list_topics_info(caller)))
+    found = await broker.metrics.list_topics_info(caller)
+    topics = await broker.work.each(caller.id, list(found), values.described)
+    return topic.ListTopicsInfoResponse(topicList=topics)
 
 
 async def get_bind_topics(
@@ -141,7 +144,8 @@ async def get_bind_topics(
 ) -> topic.ListTopicsResponse:
     """Topics bound to the caller's organisation or team."""
     found = broker.topics.bind_topics(caller)
-    return topic.ListTopicsResponse(topicInfos=[values.topic_info(item) for item in found])
+    infos = await broker.work.each(caller.id, found, values.topic_info)
+    return topic.ListTopicsResponse(topicInfos=infos)
 
 
 async def add_sub_resource_name(

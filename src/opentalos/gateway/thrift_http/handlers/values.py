@@ -131,17 +131,12 @@ def _partition_state(state: PartitionState) -> topic.PartitionState:
     )
 
 
-def topics_info(found: list[TopicDescription]) -> topic.ListTopicsInfoResponse:
-    """Reply of listTopicsInfo and of MetricService.listTopics."""
-    return topic.ListTopicsInfoResponse(
-        topicList=[
-            topic.Topic(
-                topicInfo=topic_info(item.topic),
-                topicAttribute=topic_attribute(item.topic),
-                topicState=topic_state(item),
-                topicQuota=base_quota(item.quota),
-                topicAcl=dict(item.permissions),
-            )
-            for item in found
-        ]
+def described(value: TopicDescription) -> topic.Topic:
+    """One of the topics of listTopicsInfo and of MetricService.listTopics."""
+    return topic.Topic(
+        topicInfo=topic_info(value.topic),
+        topicAttribute=topic_attribute(value.topic),
+        topicState=topic_state(value),
+        topicQuota=base_quota(value.quota),
+        topicAcl=dict(value.permissions),
     )
