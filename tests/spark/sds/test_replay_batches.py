@@ -16,7 +16,7 @@ from opentalos.model.change import Change, ChangeKind, StreamView
 from opentalos.model.datum import DataType
 from opentalos.model.errors import ConfigError, NotSupported
 from opentalos.model.table import KeyPart, TableSchema
-from opentalos.pipelines.lake.tables import LakeTable
+from opentalos.pipelines.lake.tables import PartTable
 from opentalos.pipelines.runtime.causes import cause_of
 from opentalos.pipelines.tables.pipeline import ROWS_AT_ONCE, ReplayWriter, together
 from opentalos.pipelines.tables.replay_state import Replay
@@ -104,15 +104,15 @@ def test_a_batch_that_died_between_two_parts_ends_the_same(
     bench = Replaying(spark, tmp_path, view)
     bench.take(some_changes(bench.table))
     changes = some_changes(bench.table)
-    real, calls = LakeTable.replace, list[int]()
+    real, calls = PartTable.replace, list[int]()
 
-    def dies(lake: LakeTable, part: int, rows: pa.Table) -> None:
+    def dies(lake: PartTable, part: int, rows: pa.Table) -> None:
         calls.append(part)
         if len(calls) == 3:
             raise Died
         real(lake, part, rows)
 
-    monkeypatch.setattr(LakeTable, "replace", dies)
+    monkeypatch.setattr(PartTable, "replace", dies)
     with pytest.raises(Died):
         bench.take(changes)
     monkeypatch.undo()

@@ -20,7 +20,7 @@ from tests.spark.sds.replaying import (
 )
 
 from opentalos.model.errors import ConfigError, TableNotExist
-from opentalos.pipelines.lake.tables import LakeTable
+from opentalos.pipelines.lake.tables import PartTable
 from opentalos.pipelines.tables.pipeline import Followed
 from opentalos.pipelines.tables.replay_start import ReplayStart, store
 from opentalos.sdk import Client, TalosAdmin
@@ -72,14 +72,14 @@ def test_scan_and_stream_give_the_table_through_crashes(
     with Client(server.config) as client:
         table, topic = made(client, f"young-{view.value}", view)
         given = settings(server, tmp_path, table=table.name, bootstrap="scan")
-        real, parts = LakeTable.replace, list[int]()
+        real, parts = PartTable.replace, list[int]()
 
-        def dies_in_the_third(lake: LakeTable, part: int, rows: Any) -> None:
+        def dies_in_the_third(lake: PartTable, part: int, rows: Any) -> None:
             parts.append(part)
             real(lake, part, rows) if len(parts) < 3 else dies()
 
         with monkeypatch.context() as patch:
-            patch.setattr(LakeTable, "replace", dies_in_the_third)
+            patch.setattr(PartTable, "replace", dies_in_the_third)
             with pytest.raises(Died):
                 run(spark, given)
         write(table, 2)

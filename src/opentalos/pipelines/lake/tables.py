@@ -13,9 +13,10 @@ local disks only; files in HDFS are written by Spark itself.
 import os
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ _NAME: Final = "%Y-%m-%dT%H"
 _SUFFIX: Final = ".parquet"
 _VERSIONS: Final = ".versions"
 _NONCE_BYTES: Final = 6
+_NO_MARKS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def hour_of(time_ms: int) -> int:
@@ -42,7 +44,7 @@ def hour_of(time_ms: int) -> int:
     return time_ms - time_ms % HOUR_MS
 
 
-class LakeTable(ABC):
+class PartTable(ABC):
     """A table below HOME/lake, with one writer at a time and any number of readers.
 
     Its parts are numbers; subclasses give them names.
@@ -74,16 +76,18 @@ class LakeTable(ABC):
     def _part_of(self, name: str) -> int | None:
         """The part with this name; None: it is not the name of a part."""
 
-    def replace(self, part: int, rows: pa.Table) -> None:
+    def replace(self, part: int, rows: pa.Table, marks: Mapping[str, str] = _NO_MARKS) -> None:
         """Replace the part with ``rows``; on return it is durable. No rows: an empty file.
 
-        Args:   rows: with the columns of the schema.
+        Args:   rows: with the columns of the schema; marks: texts kept in the file, which change
+                together with the rows.
         Raises: ValueError, OSError, pa.ArrowInvalid: not replaced.
         """
         name = self._name_of(part)
         self._versions.mkdir(parents=True, exist_ok=True)
         version = self._versions / f"{name}-{secrets.token_hex(_NONCE_BYTES)}{_SUFFIX}"
-        self._write(version, rows if self.schema is None else _cast(rows, self.schema))
+        whole = rows if self.schema is None else _cast(rows, self.schema)
+        self._write(version, whole.replace_schema_metadata(dict(marks)) if marks else whole)
         link = self.folder / (name + _SUFFIX)
         self._supersede(link)
         fresh = version.with_suffix(".link")
@@ -93,6 +97,30 @@ class LakeTable(ABC):
         self._replaced += 1
         if self._replaced % SWEEP_EVERY == 1:
             self._sweep(version)
+
+    def remove(self, part: int) -> None:
+        """Remove the part; readers that have resolved its file may still read it for a while."""
+        link = self.folder / (self._name_of(part) + _SUFFIX)
+        self._supersede(link)
+        link.unlink(missing_ok=True)
+        sync_folder(self.folder)
+
+    def marks(self, part: int) -> dict[str, str]:
+        """The marks of the part's current version; none if it has no file."""
+        found = self.files([part])
+        metadata = pq.read_schema(found[0]).metadata if found else None
+        return {key.decode(): value.decode() for key, value in (metadata or {}).items()}
+
+    def sweep(self, unused_s: float) -> int:
+        """Remove files that no part has needed for this long, and return their number."""
+        if not self._versions.exists():
+            return 0
+        clock = self._versions / f"clock-{secrets.token_hex(_NONCE_BYTES)}"
+        clock.touch()  # the disk's clock gave the other files their times
+        try:
+            return self._remove_unused(clock.stat().st_mtime - unused_s, clock.name)
+        finally:
+            clock.unlink(missing_ok=True)
 
     def parts(self) -> list[int]:
         """The parts that have a file, ascending."""
@@ -165,11 +193,16 @@ class LakeTable(ABC):
 
         The time is that of the newest file, because other times come from the disk's clock too.
         """
+        self._remove_unused(newest.stat().st_mtime - self._grace_s, newest.name)
+
+    def _remove_unused(self, oldest: float, spared: str) -> int:
         current = {os.readlink(link).rpartition("/")[2] for link in self._links().values()}
-        oldest = newest.stat().st_mtime - self._grace_s
-        for version in self._leftovers(current):
-            if version.lstat().st_mtime < oldest:
+        removed = 0
+        for version in self._leftovers(current | {spared}):
+            if version.lstat().st_mtime <= oldest:
                 version.unlink(missing_ok=True)
+                removed += 1
+        return removed
 
     def _leftovers(self, current: set[str]) -> Iterator[Path]:
         for entry in os.scandir(self._versions):
@@ -177,7 +210,7 @@ class LakeTable(ABC):
                 yield Path(entry.path)
 
 
-class HourTable(LakeTable):
+class HourTable(PartTable):
     """A table with a part for each hour: the Unix ms of its start."""
 
     def hours(self) -> list[int]:
@@ -197,7 +230,7 @@ class HourTable(LakeTable):
         return int(found.replace(tzinfo=UTC).timestamp()) * 1000
 
 
-class HashTable(LakeTable):
+class HashTable(PartTable):
     """A table with a part for each value of a hash of its key."""
 
     def _name_of(self, part: int) -> str:

@@ -1,0 +1,175 @@
+"""The lake table of one machine: ``HourTable`` with batches that are recorded in its files.
+
+An hour's file names the last batch of each query in its metadata, so its rows and the record of
+their batch change together, by one rename. A batch of several hours becomes visible hour by hour;
+when it is repeated after a crash, hours that have it are skipped. Writers take turns by a lock.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from opentalos.model.errors import BadRequest, OutcomeUnknown, StoreUnavailable
+from opentalos.pipelines.lake.file_writer import FileWriter, LocalFileWriter
+from opentalos.pipelines.lake.lake_table import (
+    ALL,
+    TIME_TYPE,
+    UNUSED_HOURS,
+    Batch,
+    DataFile,
+    Layout,
+    Span,
+    whole_hour,
+)
+from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+
+HOUR_S: Final = 3600
+QUERIES_MAX: Final = 64  # whose last batch a file names; a table usually has one
+_STAGED: Final = ".staged"
+_LOCK: Final = ".lock"
+_MARK: Final = "opentalos.batch."  # prefix of a query's id in a file's metadata
+_US_PER_MS: Final = 1000
+
+
+class ParquetTable:
+    """A ``LakeTable`` below a local folder: a Parquet file per hour, each always compact."""
+
+    def __init__(self, folder: Path, layout: Layout) -> None:
+        self._layout, self._folder = layout, folder
+        self._hours = HourTable(folder, layout.name, layout.schema, folder=folder)
+
+    def writer(self) -> FileWriter:
+        """See LakeTable."""
+        return LocalFileWriter(self._layout, str(self._folder / _STAGED))
+
+    def commit(self, batch: Batch, files: Sequence[DataFile]) -> bool:
+        """See LakeTable."""
+        paths = [self._folder / _STAGED / file.path for file in files]
+        if not paths:
+            return False
+        with self._writing():
+            rows = self._layout.rows(pa.concat_tables(pq.read_table(path) for path in paths))
+            stored = self._store(batch, rows, lambda old, new: pa.concat_tables([old, new]))
+            for path in paths:
+                path.unlink()
+        return stored
+
+    def merge(self, batch: Batch, rows: pa.Table) -> bool:
+        """See LakeTable."""
+        fresh = self._layout.merged(rows)
+        if not fresh.num_rows:
+            return False
+        with self._writing():
+            return self._store(batch, fresh, self._merged)
+
+    def read(self, span: Span = ALL) -> pa.Table:
+        """See LakeTable."""
+        found = [pq.ParquetFile(path).read() for path in self._paths(span)]
+        if not found:
+            return self._layout.schema.empty_table()
+        rows = self._layout.rows(pa.concat_tables(found))
+        return rows.filter(_inside(rows.column(self._layout.time), span))
+
+    def files(self, span: Span = ALL) -> list[str]:
+        """See LakeTable."""
+        return [path.absolute().as_uri() for path in self._paths(span)]
+
+    def compact(self) -> int:
+        """See LakeTable: every commit rewrites an hour as one file, so there is nothing to do."""
+        return 0
+
+    def expire(self, before_ms: int) -> int:
+        """See LakeTable."""
+        removed = 0
+        with self._writing():
+            for hour in self._hours.hours():
+                if hour < whole_hour(before_ms):
+                    removed += self._hours.load(hour).num_rows
+                    self._hours.remove(hour)
+        return removed
+
+    def vacuum(self, unused_hours: int = UNUSED_HOURS) -> int:
+        """See LakeTable."""
+        with self._writing() as lock:
+            os.utime(lock)  # staged files got their times from the same clock, that of the disk
+            oldest = os.fstat(lock).st_mtime - unused_hours * HOUR_S
+            staged = (self._folder / _STAGED).glob("data/*")
+            abandoned = [path for path in staged if path.stat().st_mtime <= oldest]
+            for path in abandoned:
+                path.unlink(missing_ok=True)
+            return len(abandoned) + self._hours.sweep(unused_hours * HOUR_S)
+
+    def _store(
+        self, batch: Batch, rows: pa.Table, combined: Callable[[pa.Table, pa.Table], pa.Table]
+    ) -> bool:
+        stored = False
+        for hour, fresh in self._by_hour(rows):
+            marks = self._hours.marks(hour)
+            mark = _MARK + batch.query
+            if int(marks.get(mark, -1)) >= batch.number:
+                continue
+            kept = {name: text for name, text in marks.items() if name != mark}
+            kept = dict(list(kept.items())[1 - QUERIES_MAX :])
+            whole = combined(self._hours.load(hour), fresh)
+            self._hours.replace(hour, whole, {**kept, mark: str(batch.number)})
+            stored = True
+        return stored
+
+    def _merged(self, stored: pa.Table, fresh: pa.Table) -> pa.Table:
+        key = list(self._layout.key)
+        places = pa.array(range(stored.num_rows), pa.int64())
+        numbered = stored.select(key).append_column("_place", places)
+        kept = numbered.join(fresh.select(key), key, join_type="left anti").column("_place")
+        return pa.concat_tables([stored.take(kept.combine_chunks().sort()), fresh])
+
+    def _by_hour(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        time_ms = pc.divide(rows.column(self._layout.time).cast(pa.int64()), _US_PER_MS)
+        hours = pc.multiply(pc.divide(time_ms, HOUR_MS), HOUR_MS)
+        if pc.min(hours).as_py() < 0:
+            raise BadRequest(f"rows for table {self._layout.name} have a time before 1970")
+        for hour in sorted(pc.unique(hours).to_pylist()):
+            yield hour, rows.filter(pc.equal(hours, hour))
+
+    def _paths(self, span: Span) -> list[Path]:
+        first, end_ms = whole_hour(span.start_ms), span.end_ms
+        return self._hours.files(hour for hour in self._hours.hours() if first <= hour < end_ms)
+
+    @contextmanager
+    def _writing(self) -> Iterator[int]:
+        """The lock of writers; its descriptor.
+
+        Raises: StoreUnavailable: another writer has it, or could not open; OutcomeUnknown.
+        """
+        name = self._layout.name
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self._folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreUnavailable(f"could not write table {name}: {error}") from error
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StoreUnavailable(
+                    f"could not write table {name}: another process is writing it; repeat the batch"
+                ) from error
+            try:
+                yield lock
+            except OSError as error:
+                raise OutcomeUnknown(
+                    f"could not write table {name}: {error}; repeat the batch"
+                ) from error
+        finally:
+            os.close(lock)
+
+
+def _inside(time: pa.ChunkedArray, span: Span) -> pa.ChunkedArray:
+    begin, end = span.start.cast(TIME_TYPE), span.end.cast(TIME_TYPE)
+    return pc.and_(pc.greater_equal(time, begin), pc.less(time, end))

@@ -1,0 +1,88 @@
+"""Batches of a Spark stream into a table of the lake, each once; and the table as a DataFrame.
+
+Rows are written by Spark's Python workers, where they are; the driver receives the names of files.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from opentalos.model.errors import BadRequest, ConfigError
+from opentalos.pipelines.lake.file_writer import FileWriter
+from opentalos.pipelines.lake.lake_table import ALL, Batch, DataFile, LakeTable, Layout, Span
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_QUERY_ID: Final = "sql.streaming.queryId"  # of the checkpoint, the same after a restart
+_WRITTEN: Final = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("rows", pa.int64()),
+        ("first_us", pa.int64()),
+        ("last_us", pa.int64()),
+    ]
+)
+
+
+class LakeSink:
+    """For ``foreachBatch``: appends each batch of the stream to the table once.
+
+    Args: merge: rows replace those of the same key; they pass through the driver's memory.
+    """
+
+    def __init__(self, table: LakeTable, *, merge: bool = False) -> None:
+        self._table, self._merge = table, merge
+
+    def __call__(self, rows: "DataFrame", batch_id: int) -> None:
+        """Write one batch; after an error Spark repeats it.
+
+        Raises: ConfigError: workers of other machines cannot reach the table.
+        """
+        context = rows.sparkSession.sparkContext
+        query = context.getLocalProperty(_QUERY_ID)
+        if query is None:
+            raise BadRequest("a LakeSink takes the batches of a stream; use it with foreachBatch")
+        batch = Batch(query, batch_id)
+        if self._merge:
+            self._table.merge(batch, rows.toArrow())
+            return
+        writer = self._table.writer()
+        if writer.local and not str(context.master).startswith("local"):
+            raise ConfigError(
+                f"table {writer.layout.name} is at {writer.root}, which workers of "
+                f"{context.master} do not share; use a URL such as delta+hdfs://HOST:PORT/PATH"
+            )
+        self._table.commit(batch, write_files(rows, writer))
+
+
+def write_files(rows: "DataFrame", writer: FileWriter) -> list[DataFile]:
+    """Write the rows where they are, and return the files of each task's successful attempt."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = [asdict(file) for file in writer.write(batches)]
+        yield pa.RecordBatch.from_pylist(found, _WRITTEN)
+
+    written = rows.mapInArrow(task, from_arrow_schema(_WRITTEN)).collect()
+    return [DataFile(**row.asDict()) for row in written]
+
+
+def table_frame(
+    spark: "SparkSession", table: LakeTable, layout: Layout, span: Span = ALL
+) -> "DataFrame":
+    """The rows of a span as a DataFrame; Spark's workers read the files.
+
+    For s3:// Spark needs hadoop-aws and ``spark.hadoop.fs.s3.impl``.
+    """
+    schema = from_arrow_schema(layout.schema)
+    paths = table.files(span)
+    if not paths:
+        return spark.createDataFrame([], schema)
+    time = F.unix_millis(layout.time)
+    inside = (time >= span.start_ms) & (time < span.end_ms)
+    return spark.read.schema(schema).parquet(*paths).where(inside)

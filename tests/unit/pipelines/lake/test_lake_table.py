@@ -1,0 +1,52 @@
+"""Layouts and spans of lake tables."""
+
+import pyarrow as pa
+import pytest
+
+from opentalos.model.errors import BadRequest, ConfigError
+from opentalos.pipelines.lake.lake_table import ALL, TIME_TYPE, Layout, Span, whole_hour
+
+TIME = pa.field("at", TIME_TYPE, nullable=False)
+NAME = pa.field("name", pa.string(), nullable=False)
+SCHEMA = pa.schema([TIME, NAME])
+
+
+@pytest.mark.parametrize(
+    ("schema", "time", "key", "text"),
+    [
+        (SCHEMA, "when", (), "needs a column 'when'"),
+        (pa.schema([TIME.with_nullable(True)]), "at", (), "without nulls"),
+        (SCHEMA, "name", (), "must be timestamp"),
+        (SCHEMA, "at", ("name",), "must include 'at'"),
+        (pa.schema([TIME, NAME.with_nullable(True)]), "at", ("at", "name"), "'name' without nulls"),
+    ],
+)
+def test_a_layout_that_no_table_can_have_is_refused(
+    schema: pa.Schema, time: str, key: tuple[str, ...], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        Layout("t", schema, time, key)
+
+
+def test_rows_take_the_columns_and_types_of_the_table() -> None:
+    given = pa.table({"more": [1], "name": ["n"], "at": pa.array([7], pa.timestamp("ms"))})
+    rows = Layout("t", SCHEMA, "at").rows(given)
+    assert rows.schema == SCHEMA
+    assert rows.column("at")[0].value == 7000
+
+
+def test_rows_with_a_null_where_none_may_be_are_refused() -> None:
+    given = pa.table({"name": [None], "at": pa.array([7], TIME_TYPE)})
+    with pytest.raises(BadRequest, match="do not fit table t"):
+        Layout("t", SCHEMA, "at").rows(given)
+
+
+def test_an_empty_span_is_refused() -> None:
+    with pytest.raises(BadRequest, match="time range is empty"):
+        Span(5, 5)
+    assert (Span(5, 6).start.value, Span(5, 6).end.value) == (5000, 6000)
+    assert ALL.start_ms == 0
+
+
+def test_a_time_within_an_hour_is_rounded_down() -> None:
+    assert whole_hour(3_600_000) == whole_hour(7_199_999) == 3_600_000
