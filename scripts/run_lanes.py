@@ -110,7 +110,7 @@ ON_THEIR_OWN = tuple(f"--ignore=tests/e2e/{name}" for name in ("sdk", "rest", "c
 SPARK: dict[str, tuple[str, ...]] = {
     "spark-pipelines": ("runner", "archive", "examples"),
     "spark-sink": ("sink", "kills"),
-    "spark-olap": ("olap", "dataframes", "billing", "quota"),
+    "spark-olap": ("olap", "dataframes", "billing", "quota", "lake"),
     "spark-source": ("source", "sds", "test_session.py"),
 }
 

@@ -17,7 +17,7 @@ from tests.contract.openers import Place
 from opentalos.model.errors import BadRequest, ConfigError, StoreUnavailable
 from opentalos.pipelines.lake.lake_table import Batch, DataFile, LakeTable, Layout, Span
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)  # the first case of a backend starts it
 HOUR = datetime(2026, 11, 21, 23, tzinfo=UTC)
 HOUR_MS = int(HOUR.timestamp()) * 1000
 AN_HOUR = timedelta(hours=1)

@@ -6,8 +6,8 @@ nobody else has created it. The entry contains the batch as the application tran
 query, so Delta itself refuses a batch that another writer committed meanwhile.
 
 Readers need the format alone: Spark, Trino and DuckDB with their Delta readers, or any reader of
-Parquet over ``files()``. deltalake does not sync files on a local disk, so there a power loss may
-damage the table (docs/adr/0045-two-homes-of-the-lake.md); HDFS and S3 store what they acknowledge.
+Parquet over ``files()``. deltalake does not sync files on a local disk, where a power loss may
+damage the table; HDFS has replicas (docs/adr/0045-two-homes-of-the-lake.md).
 """
 
 import json

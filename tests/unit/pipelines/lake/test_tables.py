@@ -174,3 +174,24 @@ def test_other_files_in_the_folder_are_not_hours(table: HourTable) -> None:
     for name in ("notes.txt", "x.parquet", "2025-13-01T00.parquet"):
         (table.folder / name).write_text("")
     assert table.hours() == [HOUR]
+
+
+def test_marks_change_together_with_the_rows(table: HourTable) -> None:
+    assert table.marks(HOUR) == {}
+    table.replace(HOUR, rows(1), {"batch": "7"})
+    assert (table.marks(HOUR), counts(table)) == ({"batch": "7"}, [1])
+    table.replace(HOUR, rows(2))
+    assert (table.marks(HOUR), counts(table)) == ({}, [2])
+
+
+def test_a_removed_hour_can_be_read_to_the_end_until_a_sweep(table: HourTable) -> None:
+    table.replace(HOUR, rows(1))
+    table.replace(HOUR + HOUR_MS, rows(2))
+    (path,) = table.files([HOUR])
+    table.remove(HOUR)
+    assert table.hours() == [HOUR + HOUR_MS]
+    assert table.sweep(60) == 0
+    assert pq.ParquetFile(path).read().num_rows == 1
+    assert table.sweep(0) == 1
+    assert not path.exists()
+    assert counts(table, HOUR + HOUR_MS) == [2]
