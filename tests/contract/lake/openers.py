@@ -17,7 +17,8 @@ from _pytest.mark import ParameterSet
 from tests.contract.openers import BACKEND_MARKS, Place
 
 from opentalos.backends.ports import free_ports
-from opentalos.pipelines.lake.lake_table import TIME_TYPE, LakeTable, Layout
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.layout import TIME_TYPE, Layout
 from opentalos.pipelines.lake.opening import open_lake_table
 
 LAYOUT = Layout(

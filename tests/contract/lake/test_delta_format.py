@@ -8,7 +8,8 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from opentalos.pipelines.lake.lake_table import TIME_TYPE, Batch, LakeTable, Layout
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, Layout
 from opentalos.pipelines.lake.opening import open_lake_table
 
 HOUR = datetime(2026, 11, 21, 23, tzinfo=UTC)

@@ -15,7 +15,8 @@ from tests.contract.lake.openers import HOMES, LAYOUT, Home, home_params
 from tests.contract.openers import Place
 
 from opentalos.model.errors import BadRequest, ConfigError, StoreUnavailable
-from opentalos.pipelines.lake.lake_table import Batch, DataFile, LakeTable, Layout, Span
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.layout import Batch, DataFile, Layout, Span
 
 pytestmark = pytest.mark.timeout(300)  # the first case of a backend starts it
 HOUR = datetime(2026, 11, 21, 23, tzinfo=UTC)

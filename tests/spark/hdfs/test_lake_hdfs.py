@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.conftest import RunningBackends
 
-from opentalos.pipelines.lake.lake_table import TIME_TYPE, Layout, Span
+from opentalos.pipelines.lake.layout import TIME_TYPE, Layout, Span
 from opentalos.pipelines.lake.opening import open_lake_table
 from opentalos.pipelines.lake.sink import LakeSink, table_frame
 

@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from opentalos.model.errors import BadRequest
-from opentalos.pipelines.lake.lake_table import TIME_TYPE, LakeTable, Layout, Span
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.layout import TIME_TYPE, Layout, Span
 from opentalos.pipelines.lake.opening import open_lake_table
 from opentalos.pipelines.lake.sink import LakeSink, table_frame
 

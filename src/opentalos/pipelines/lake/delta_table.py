@@ -11,6 +11,7 @@ damage the table; HDFS has replicas (docs/adr/0045-two-homes-of-the-lake.md).
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,10 +24,10 @@ import pyarrow.compute as pc
 
 from opentalos.model.errors import ConfigError, OutcomeUnknown, StoreUnavailable, TalosError
 from opentalos.pipelines.lake.file_writer import FileWriter
-from opentalos.pipelines.lake.lake_table import (
+from opentalos.pipelines.lake.lake_table import UNUSED_HOURS
+from opentalos.pipelines.lake.layout import (
     ALL,
     TIME_TYPE,
-    UNUSED_HOURS,
     Batch,
     DataFile,
     Layout,
@@ -93,7 +94,7 @@ class DeltaLakeTable:
             return False
 
         def add(table: "DeltaTable") -> None:
-            now_ms = int(datetime.now(UTC).timestamp() * 1000)
+            now_ms = time.time_ns() // 1_000_000
             actions = [
                 AddAction(file.path, file.size_bytes, {}, now_ms, True, self._stats(file))
                 for file in files
@@ -112,10 +113,10 @@ class DeltaLakeTable:
             return False
         found = pc.min_max(fresh.column(self._layout.time))
         low, high = found["min"].value, found["max"].value
-        time = f't."{self._layout.time}"'
+        at = f't."{self._layout.time}"'
         same = [f't."{name}" = s."{name}"' for name in self._layout.key]
         # Files of other times are not read, and their writers are not in conflict.
-        bounds = [f"{time} >= '{_instant(low)}'", f"{time} <= '{_instant(high)}'"]
+        bounds = [f"{at} >= '{_instant(low)}'", f"{at} <= '{_instant(high)}'"]
 
         def upsert(table: "DeltaTable") -> None:
             merger = table.merge(
@@ -210,19 +211,19 @@ class DeltaLakeTable:
         return DeltaTable(self._url, storage_options=self._options)
 
     def _condition(self, span: Span) -> str:
-        time = f'"{self._layout.time}"'
-        conditions = [f"{time} >= '{_instant(span.start_ms * 1000)}'"]
+        at = f'"{self._layout.time}"'
+        conditions = [f"{at} >= '{_instant(span.start_ms * 1000)}'"]
         if span.end_ms < ALL.end_ms:
-            conditions.append(f"{time} < '{_instant(span.end_ms * 1000)}'")
+            conditions.append(f"{at} < '{_instant(span.end_ms * 1000)}'")
         return " AND ".join(conditions)
 
     def _stats(self, file: DataFile) -> str:
         """Statistics of a file, by which readers prune it."""
-        time = self._layout.time
+        name = self._layout.time
         bounds = {
-            "minValues": {time: _instant(file.first_us)},
-            "maxValues": {time: _instant(file.last_us)},
-            "nullCount": {time: 0},
+            "minValues": {name: _instant(file.first_us)},
+            "maxValues": {name: _instant(file.last_us)},
+            "nullCount": {name: 0},
         }
         return json.dumps({"numRecords": file.rows, **bounds})
 

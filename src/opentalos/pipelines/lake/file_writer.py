@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from opentalos.adapters.durable_files import sync_descriptor
 from opentalos.pipelines.lake.durable_files import sync_folder
-from opentalos.pipelines.lake.lake_table import DataFile, Layout
+from opentalos.pipelines.lake.layout import DataFile, Layout
 
 FILE_BYTES_MAX: Final = 256 << 20  # a file is closed after the row group that reaches it
 COMPRESSION: Final = "zstd"

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.lake.delta_table import DeltaLakeTable
-from opentalos.pipelines.lake.lake_table import LakeTable, Layout
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.layout import Layout
 from opentalos.pipelines.lake.parquet_table import ParquetTable
 
 _DELTA: Final = "delta+"

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from opentalos.model.errors import BadRequest, OutcomeUnknown, StoreUnavailable
 from opentalos.pipelines.lake.file_writer import FileWriter, LocalFileWriter
-from opentalos.pipelines.lake.lake_table import (
+from opentalos.pipelines.lake.lake_table import UNUSED_HOURS
+from opentalos.pipelines.lake.layout import (
     ALL,
     TIME_TYPE,
-    UNUSED_HOURS,
     Batch,
     DataFile,
     Layout,

@@ -13,7 +13,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from opentalos.model.errors import BadRequest, ConfigError
 from opentalos.pipelines.lake.file_writer import FileWriter
-from opentalos.pipelines.lake.lake_table import ALL, Batch, DataFile, LakeTable, Layout, Span
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.layout import ALL, Batch, DataFile, Layout, Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

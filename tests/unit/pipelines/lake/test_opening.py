@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from opentalos.model.errors import ConfigError
-from opentalos.pipelines.lake.lake_table import TIME_TYPE, Layout
+from opentalos.pipelines.lake.layout import TIME_TYPE, Layout
 from opentalos.pipelines.lake.opening import open_lake_table
 from opentalos.pipelines.lake.parquet_table import ParquetTable
 

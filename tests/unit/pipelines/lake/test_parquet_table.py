@@ -11,7 +11,7 @@ import pytest
 
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable
 from opentalos.pipelines.lake import tables
-from opentalos.pipelines.lake.lake_table import TIME_TYPE, Batch, Layout
+from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, Layout
 from opentalos.pipelines.lake.parquet_table import QUERIES_MAX, ParquetTable
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from opentalos.model.errors import BadRequest, ConfigError
-from opentalos.pipelines.lake.lake_table import ALL, TIME_TYPE, Layout, Span, whole_hour
+from opentalos.pipelines.lake.layout import ALL, TIME_TYPE, Layout, Span, whole_hour
 
 TIME = pa.field("at", TIME_TYPE, nullable=False)
 NAME = pa.field("name", pa.string(), nullable=False)
