@@ -15,6 +15,7 @@ from opentalos.broker.admin.topic_state import TopicReader
 from opentalos.broker.admin.topic_upkeep import TopicUpkeep
 from opentalos.broker.admin.topics import TopicService
 from opentalos.broker.audit.reading import AuditService
+from opentalos.broker.audit.refused_callers import RefusedCallers
 from opentalos.broker.audit.trail import AuditTrail
 from opentalos.broker.cluster.cluster import Cluster
 from opentalos.broker.cluster.ownership import SingleServerOwnership
@@ -132,6 +133,9 @@ class Broker:
         self.topic_groups = TopicGroupService(context, catalogs.topic_groups)
         self.principals = PrincipalService(
             catalogs.principals, context.authorizer, catalogs.key_uses, context.audit
+        )
+        self.refused_callers = RefusedCallers(
+            context.audit, catalogs.principals.key, context.config.audit.failing_callers_max
         )
         self.sessions = SessionService(context, catalogs.principals, catalogs.ended_sessions)
         # Messages.

@@ -84,7 +84,9 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
     if config.tls.client_principals:
         rules = parse_rules(config.tls.client_principals)
         certificates = CertificatePrincipals(broker.catalogs.principals, rules)
-    authenticator = Authenticator(broker.principals, config.auth, certificates)
+    authenticator = Authenticator(
+        broker.principals, config.auth, certificates, broker.refused_callers.add
+    )
     forwarding: Forwarding | None = None
     proofs: ProofReader | None = None
     prefixes: list[tuple[bytes, Handler]] = []

@@ -16,7 +16,7 @@ from opentalos.broker.context import BrokerContext
 from opentalos.catalog.principals.ended_sessions import EndedSessions, Lifetime
 from opentalos.catalog.principals.principals import PrincipalDirectory
 from opentalos.model.errors import InvalidCredential, PermissionDenied, TalosError
-from opentalos.model.identity import GUEST, Principal
+from opentalos.model.identity import Principal
 from opentalos.wire.session_token import SessionKey, SessionToken
 
 _ID_BYTES = 16
@@ -42,7 +42,8 @@ class Session:
 
 
 class SessionService:
-    """Opens, finds, renews and ends sessions; logins and logouts are audited."""
+    """Opens, finds, renews and ends sessions; logins and logouts are audited, failed ones as failed
+    authentications."""
 
     def __init__(
         self, context: BrokerContext, directory: PrincipalDirectory, ended: EndedSessions
@@ -85,14 +86,6 @@ class SessionService:
         details = {"session": token.id[:8], "by": opener.value, "key_id": key_id}
         self._audit.record(principal, Act(_LOG_IN, principal.id, principal.owner_id, details))
         return Session(token, principal)
-
-    def refused(self, key_id: str, error: TalosError) -> None:
-        """Audit a login that failed."""
-        live = self._directory.key(key_id)
-        # An unknown key id may be a secret that was typed into the wrong field.
-        whose, shown = (live.principal, key_id) if live is not None else (None, "")
-        resource, owner = (whose.id, whose.owner_id) if whose is not None else ("", "")
-        self._audit.record(GUEST, Act(_LOG_IN, resource, owner, {"key_id": shown}), error)
 
     def find(self, text: str, peer: str) -> Session:
         """The session of a token that a client sent from this address; in memory.

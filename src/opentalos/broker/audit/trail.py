@@ -23,7 +23,7 @@ from opentalos.model.errors import (
     PermissionDenied,
     TalosError,
 )
-from opentalos.model.identity import Principal
+from opentalos.model.identity import GUEST, Principal
 from opentalos.model.names import ResourceName
 from opentalos.model.settings.security import AuditSettings
 from opentalos.ports.clock import Clock
@@ -100,8 +100,20 @@ class AuditTrail:
         act = Act(action, resource, owner_of(resource, caller), details)
         self._send(self._event(caller, act, AuditOutcome.DENIED, PermissionDenied.__name__))
 
-    def _event(self, caller: Principal, act: Act, outcome: AuditOutcome, error: str) -> AuditEvent:
-        origin = self._origin()
+    def refused(self, act: Act, address: str, error: str) -> None:
+        """A failed authentication, which the gateway has logged and ``RefusedCallers`` bounded."""
+        origin = Origin(address)
+        self._send(self._event(GUEST, act, AuditOutcome.FAILED, error, origin))
+
+    def _event(
+        self,
+        caller: Principal,
+        act: Act,
+        outcome: AuditOutcome,
+        error: str,
+        origin: Origin | None = None,
+    ) -> AuditEvent:
+        origin = origin or self._origin()
         details = {
             name: _shown(value) for name, value in act.details.items() if value not in (None, "")
         }

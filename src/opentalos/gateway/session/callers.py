@@ -13,7 +13,7 @@ from opentalos.gateway.rest.routing.credentials import credentials_of, token_of
 from opentalos.gateway.rest.token_callers import TokenCallers
 from opentalos.gateway.session.cookies import Cookie, cookie_of, new_cookie
 from opentalos.gateway.thrift_http.authentication import Authenticator
-from opentalos.model.errors import AttemptsExceeded, InvalidCredential
+from opentalos.model.errors import InvalidCredential
 from opentalos.model.identity import Principal
 
 _READS: Final = (b"GET", b"HEAD", b"OPTIONS")
@@ -90,15 +90,11 @@ class Callers:
         Args:   key: id and secret; None: whoever sent the request, apart from a session.
         Raises: InvalidCredential, AttemptsExceeded, both audited; Unavailable.
         """
-        try:
-            if key is None:
-                await self.prepare(exchange)
-                opening = self._opening(exchange)
-            else:
-                opening = self._by_key(exchange, *key)
-        except (InvalidCredential, AttemptsExceeded) as error:
-            self._sessions.refused(key[0] if key else "", error)
-            raise
+        if key is None:
+            await self.prepare(exchange)
+            opening = self._opening(exchange)
+        else:
+            opening = self._by_key(exchange, *key)
         session = await self._sessions.open(
             opening.principal, opening.opener, key_id=opening.key_id, ends_ms=opening.ends_ms
         )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.admin.principals import PrincipalService
+from opentalos.broker.audit.refused_callers import Refusal
 from opentalos.broker.values import LiveKey, with_limits
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http.guess_limit import GuessLimit
@@ -79,8 +80,10 @@ class Authenticator:
         principals: PrincipalService,
         limits: AuthLimits,
         certificates: CertificatePrincipals | None = None,
+        refused: Callable[[Refusal], None] | None = None,
     ) -> None:
         self.principals = principals
+        self._refused = refused  # None: refusals are only logged
         self._skew_max_s = limits.clock_skew_max_s
         self._attached_info_signed = limits.attached_info_signed
         self.sds_v1 = limits.sds_v1
@@ -236,8 +239,16 @@ class Authenticator:
             raise InvalidCredential(_EXPOSED)
 
     def deny(self, peer: str, authorization: bytes, error: Exception) -> None:
-        """One audit line, limited per second; contains neither signature nor secret."""
+        """Audit a refusal, with neither signature nor secret: an event, and a line of the log, of
+        which there are so many per second."""
         self.denials += 1
+        named, colon, _ = authorization.partition(b":")
+        shown = (
+            named if colon else named.partition(b" ")[0]
+        )  # without a key id the text may be a secret
+        who = shown[:_SHOWN_CHARS_MAX].decode("latin-1")
+        if self._refused is not None:
+            self._refused(Refusal(peer, who.rpartition(" ")[2] if colon else "", error))
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._lines = second, 0
@@ -246,11 +257,6 @@ class Authenticator:
             return
         self._lines += 1
         left_out, self._left_out = self._left_out, 0
-        named, colon, _ = authorization.partition(b":")
-        shown = (
-            named if colon else named.partition(b" ")[0]
-        )  # without a key id the text may be a secret
-        who = shown[:_SHOWN_CHARS_MAX].decode("latin-1")
         fields = {"peer": peer, "who": who, "reason": str(error), "left_out": left_out}
         _AUDIT.warning("authentication failed", extra=fields)
 

@@ -55,6 +55,7 @@ class AuditSettings:
 
     enabled: bool = True  # false: they are only logged
     failures_per_s_max: int = 20  # recorded; further ones are only counted
+    failing_callers_max: int = 64  # keys and addresses whose failed logins are counted apart
     spool_bytes_max: int = (
         64 << 20
     )  # kept on disk while the topic is unavailable; the oldest are dropped first
@@ -63,6 +64,7 @@ class AuditSettings:
 
     def __post_init__(self) -> None:
         need(self.failures_per_s_max > 0, "need failures_per_s_max > 0")
+        need(self.failing_callers_max > 0, "need failing_callers_max > 0")
         need(self.spool_bytes_max >= 1 << 20, "need spool_bytes_max >= 1 MiB")
 
 

@@ -52,6 +52,7 @@ class Auditing:
 
     async def stop(self) -> None:
         """Store or keep what is left; takes little more than ``STOP_S``."""
+        self._broker.refused_callers.close()
         if self._task is None:
             return
         self._broker.context.audit.connect(None, _origin)

@@ -131,7 +131,9 @@ async def exchanged(
 
 def gateway_of(broker: Broker) -> RestGateway:
     """REST of a broker, with keys and sessions."""
-    authenticator = Authenticator(broker.principals, AuthLimits())
+    authenticator = Authenticator(
+        broker.principals, AuthLimits(), refused=broker.refused_callers.add
+    )
     return RestGateway(broker, Callers(authenticator, broker.sessions))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
+from opentalos.broker.audit.refused_callers import Refusal
 from opentalos.broker.values import LiveKey, PrincipalInfo
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http.authentication import (
@@ -195,6 +196,21 @@ def test_refusals_are_audited_without_secrets_and_within_a_rate(
     for record in caplog.records:
         assert vars(record)["who"] in ("Basic KA", "Galaxy-V3 KA")
         assert "a-wrong-secret" not in str(vars(record))
+
+
+def test_every_refusal_is_reported_with_its_key_and_address(keys: Keys) -> None:
+    refused: list[Refusal] = []
+    checker = Authenticator(keys, AuthLimits(), refused=refused.append)  # type: ignore[arg-type]
+    with pytest.raises(InvalidCredential):
+        checker.by_secret("KA", "a-wrong-secret", "198.51.100.1", private=True)
+    with pytest.raises(InvalidCredential):
+        checker.caller(signed(secret="wrong"))
+    alone = signed()
+    alone.headers[b"authorization"] = b"a-secret-alone"
+    with pytest.raises(InvalidCredential):
+        checker.caller(alone)
+    assert [each.key_id for each in refused] == ["KA", "KA", ""]
+    assert refused[0].peer == "198.51.100.1"
 
 
 def test_wrong_secrets_of_one_address_are_not_checked_beyond_a_number(keys: Keys) -> None:
