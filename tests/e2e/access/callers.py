@@ -1,4 +1,7 @@
-"""The kinds of callers, and what was granted to them on every stage. One line is one kind."""
+"""The kinds of callers, and what was granted to them on every stage. One line is one kind.
+
+Callers of one id are one principal; those with limits have a key of their own.
+"""
 
 from tests.e2e.access.model import Caller, Right
 
@@ -32,7 +35,34 @@ CALLERS = (
     Caller("member with a deleted key", "dora", ORGANISATION, known=False),
     Caller("member's key with a wrong secret", "ann", ORGANISATION, known=False),
     Caller("nobody", known=False),
-)
+    # Roles. As members of an organisation they have things of their own.
+    Caller("viewer", "vera", ORGANISATION, role="viewer"),
+    Caller("viewer with grants", "vito", "", "CIfriends", role="viewer"),
+    Caller("operator", "omar", ORGANISATION, role="operator"),
+    Caller("billing", "bella", ORGANISATION, role="billing"),
+    Caller("agent", "agnes", ORGANISATION, role="agent"),
+    # Keys with limits, of callers above.
+    *(
+        Caller(f"member's key to {scope}", "ann", ORGANISATION, scopes=(scope,))
+        for scope in ("put", "get", "describe", "manage", "admin")
+    ),
+    Caller("member's key to use", "ann", ORGANISATION, scopes=("put", "get", "describe")),
+    Caller("bound member's key to put", "bob", BOUND_ORGANISATION, scopes=("put",)),
+    Caller("grantee's key to get", "friend", scopes=("get",)),
+    Caller("operator's key to get", "omar", ORGANISATION, role="operator", scopes=("get",)),
+    Caller("viewer's key of the role", "vera", ORGANISATION, role="viewer", scopes=("admin",)),
+    Caller(
+        "administrator's key to use", "root", admin=True, scopes=("put", "get", "describe")
+    ),
+    Caller("administrator's key to administer", "root", admin=True, scopes=("get", "admin")),
+    Caller("administrator's key to manage", "root", admin=True, scopes=("manage", "admin")),
+    Caller("member's key of this network", "ann", ORGANISATION, networks=("127.0.0.0/8",)),
+    Caller(
+        "member's key of another network", "ann", ORGANISATION, networks=("10.0.0.0/8",),
+        known=False,
+    ),
+    Caller("member's expired key", "ann", ORGANISATION, expired=True, known=False),
+)  # fmt: skip
 
 TOPIC_GRANTS = {
     PUTTER: Right.PUT,

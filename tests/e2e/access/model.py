@@ -3,7 +3,7 @@
 It shares no code with the server, so that a mistake in one is a difference between them. A new kind
 of caller is one line in ``callers.py``; a new kind of rule is one function here.
 Source: docs/protocol/administration.md#permissions, docs/operating/tenants.md#access,
-docs/reference/sds.md#codes.
+docs/operating/authentication.md#keys and #roles, docs/reference/sds.md#codes.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,9 +33,26 @@ class Outcome(Enum):
     UNKNOWN = "not authenticated"
 
 
+OWN_OF_ROLE = {
+    "user": Right.ALL,
+    "operator": Right.ALL,
+    "viewer": Right.GET | Right.DESCRIBE,
+    "billing": Right.GET | Right.DESCRIBE,
+    "agent": Right.NONE,
+}
+LOOKING = ("viewer", "operator")  # describe every topic and table, see the cluster
+SCOPES = {
+    "put": Right.PUT,
+    "get": Right.GET,
+    "describe": Right.DESCRIBE,
+    "manage": Right.CHANGE | Right.GRANT,
+    "admin": Right.NONE,
+}
+
+
 @dataclass(frozen=True)
 class Caller:
-    """A kind of caller. ``known``: its key and secret are valid."""
+    """A kind of caller. ``known``: its key and secret are valid, here and now."""
 
     kind: str
     id: str = ""
@@ -44,6 +61,10 @@ class Caller:
     admin: bool = False
     anonymous: bool = False  # unsigned, where that is configured
     known: bool = True
+    role: str = "user"
+    scopes: tuple[str, ...] = ()  # of its key; none: all
+    networks: tuple[str, ...] = ()  # of its key; none: all
+    expired: bool = False  # its key
 
 
 @dataclass(frozen=True)
@@ -82,8 +103,39 @@ def rights(caller: Caller, resource: Resource) -> Right:
     """Everything that the caller may do with a topic or table."""
     if caller.anonymous:
         return resource.guests
-    if caller.admin or owns(caller, resource):
-        return Right.ALL
+    if administers(caller):
+        return Right.ALL & _of_scopes(caller)
+    may = Right.ALL if owns(caller, resource) else _granted(caller, resource)
+    may &= OWN_OF_ROLE[caller.role]
+    if caller.role in LOOKING and allows(caller, "admin"):
+        may |= Right.DESCRIBE
+    return may & _of_scopes(caller)
+
+
+def table_rights(caller: Caller, resource: Resource) -> Right:
+    """Every right on a table includes the one to describe it."""
+    may = rights(caller, resource)
+    return may | Right.DESCRIBE if may else may
+
+
+def allows(caller: Caller, scope: str) -> bool:
+    """Whether the caller's key has a scope."""
+    return not caller.scopes or scope in caller.scopes
+
+
+def administers(caller: Caller) -> bool:
+    """Whether it is an administrator with a key that lets it be one."""
+    return caller.admin and allows(caller, "admin")
+
+
+def _of_scopes(caller: Caller) -> Right:
+    may = Right.NONE
+    for scope in caller.scopes or SCOPES:
+        may |= SCOPES[scope]
+    return may
+
+
+def _granted(caller: Caller, resource: Resource) -> Right:
     may = resource.everybody
     for name in filter(None, (caller.id, caller.team, caller.organisation)):
         may |= resource.grants.get(name, Right.NONE)
@@ -107,7 +159,7 @@ def topic(needed: Right) -> Need:
 
 def table(needed: Right) -> Need:
     """Needs these rights on the table."""
-    return lambda caller, world: _decided(rights(caller, world.table), needed)
+    return lambda caller, world: _decided(table_rights(caller, world.table), needed)
 
 
 def each(*needs: Need) -> Need:
@@ -130,6 +182,12 @@ def hidden_unless(need: Need) -> Need:
     return decide
 
 
+def of_owners_groups(caller: Caller, world: World) -> Outcome:
+    """Groups of the topic's owner: its own, or those of a topic that one may change."""
+    own = owns(caller, world.topic) or administers(caller)
+    return Outcome.PERMITTED if own else topic(Right.CHANGE)(caller, world)
+
+
 def any_right_on_topic(caller: Caller, world: World) -> Outcome:
     """Whoever was granted anything; to all others the topic does not exist."""
     return Outcome.PERMITTED if rights(caller, world.topic) else Outcome.HIDDEN
@@ -142,18 +200,70 @@ def anybody(_: Caller, __: World) -> Outcome:
 
 def any_key(caller: Caller, _: World) -> Outcome:
     """Whoever has a key."""
-    return Outcome.DENIED if caller.anonymous else Outcome.PERMITTED
+    return _permitted(not caller.anonymous)
+
+
+def looks(caller: Caller, _: World) -> Outcome:
+    """Whoever may describe what is its own."""
+    own = administers(caller) or Right.DESCRIBE in OWN_OF_ROLE[caller.role]
+    return _permitted(not caller.anonymous and own and allows(caller, "describe"))
+
+
+def manages(caller: Caller, _: World) -> Outcome:
+    """Whoever may create and change things of its own."""
+    everything = administers(caller) or OWN_OF_ROLE[caller.role] == Right.ALL
+    return _permitted(not caller.anonymous and everything and allows(caller, "manage"))
+
+
+def manages_itself(caller: Caller, _: World) -> Outcome:
+    """Whoever may change what is about itself alone, as what plain names mean to it."""
+    agent = caller.role == "agent" and not caller.admin
+    return _permitted(not caller.anonymous and not agent and allows(caller, "manage"))
+
+
+def manages_own_keys(caller: Caller, world: World) -> Outcome:
+    """Whoever may change itself; administrators may do so with any key."""
+    return _permitted(administers(caller) or manages_itself(caller, world) is Outcome.PERMITTED)
+
+
+def unlimited_key(caller: Caller, _: World) -> Outcome:
+    """Nobody creates a key that may do more than the one of the call."""
+    return _permitted(not caller.scopes and not caller.networks)
 
 
 def administrator(caller: Caller, _: World) -> Outcome:
     """Administrators of the service alone."""
-    return Outcome.PERMITTED if caller.admin else Outcome.DENIED
+    return _permitted(administers(caller))
+
+
+def role(*roles: str) -> Need:
+    """Administrators, and these roles with a key that lets them use their role."""
+
+    def decide(caller: Caller, _: World) -> Outcome:
+        has_it = caller.role in roles and not caller.anonymous and allows(caller, "admin")
+        return _permitted(has_it or administers(caller))
+
+    return decide
+
+
+def hidden_without(*needs: Need) -> Need:
+    """What does not exist for a caller that has none of the needs."""
+
+    def decide(caller: Caller, world: World) -> Outcome:
+        found = {need(caller, world) for need in needs}
+        return Outcome.PERMITTED if Outcome.PERMITTED in found else Outcome.HIDDEN
+
+    return decide
+
+
+def _permitted(is_it: bool) -> Outcome:
+    return Outcome.PERMITTED if is_it else Outcome.DENIED
 
 
 def member(caller: Caller, world: World) -> Outcome:
     """Members of the organisation that the call names, and administrators."""
     is_one = not caller.anonymous and caller.organisation == world.organisation
-    return Outcome.PERMITTED if is_one or caller.admin else Outcome.DENIED
+    return _permitted(is_one or administers(caller))
 
 
 def outside_organisations(caller: Caller, _: World) -> Outcome:
@@ -162,19 +272,14 @@ def outside_organisations(caller: Caller, _: World) -> Outcome:
 
 
 def of_tenant(caller: Caller, world: World) -> Outcome:
-    """The tenant that the call names, and administrators; to others there is nothing."""
+    """The tenant that the call names, and administrators."""
     is_one = not caller.anonymous and world.tenant in (caller.id, caller.organisation)
-    return Outcome.PERMITTED if is_one or caller.admin else Outcome.HIDDEN
-
-
-def administrator_or_hidden(caller: Caller, _: World) -> Outcome:
-    """Administrators; to others it does not exist."""
-    return Outcome.PERMITTED if caller.admin else Outcome.HIDDEN
+    return _permitted(is_one or administers(caller))
 
 
 def sees_owned(caller: Caller, world: World) -> bool:
     """Lists of one's own topics."""
-    return owns(caller, world.topic)
+    return owns(caller, world.topic) and Right.DESCRIBE in rights(caller, world.topic)
 
 
 def sees_topic(caller: Caller, world: World) -> bool:
@@ -184,18 +289,18 @@ def sees_topic(caller: Caller, world: World) -> bool:
 
 def sees_table(caller: Caller, world: World) -> bool:
     """Lists of tables that one may describe."""
-    return Right.DESCRIBE in rights(caller, world.table)
+    return Right.DESCRIBE in table_rights(caller, world.table)
 
 
 def sees_owned_or_granted_table(caller: Caller, world: World) -> bool:
     """Like ``sees_table``, but an administrator gets its own tables only."""
-    return owns(caller, world.table) if caller.admin else sees_table(caller, world)
+    return owns(caller, world.table) if administers(caller) else sees_table(caller, world)
 
 
 def sees_bound(caller: Caller, world: World) -> bool:
     """Lists of topics bound to the caller's organisation or team."""
     bound = world.topic
-    return not caller.anonymous and (
+    return Right.DESCRIBE in rights(caller, bound) and (
         bool(caller.organisation and caller.organisation == bound.bound_organisation)
         or bool(caller.team and caller.team == bound.bound_team)
     )
@@ -211,9 +316,9 @@ def sees_grants(grantee: str) -> Sees:
     return sees
 
 
-def sees_as_administrator(caller: Caller, _: World) -> bool:
-    """Lists of everything for administrators."""
-    return caller.admin
+def sees_as(need: Need) -> Sees:
+    """Lists of everything for those that have the need."""
+    return lambda caller, world: need(caller, world) is Outcome.PERMITTED
 
 
 @dataclass(frozen=True)

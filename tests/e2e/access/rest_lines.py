@@ -12,8 +12,13 @@ DESCRIBE, CHANGE, GRANT = topic(Right.DESCRIBE), topic(Right.CHANGE), topic(Righ
 GET, PUT = topic(Right.GET), topic(Right.PUT)
 SEES_TABLE, ALTER = table(Right.DESCRIBE), table(Right.ALTER)
 READ, WRITE = table(Right.READ), table(Right.WRITE)
+OF_OTHERS = each(model.manages, model.administrator)
+LOOK, BILL = model.role("viewer", "operator"), model.role("billing")
+LOOK_OR_BILL = model.role("viewer", "operator", "billing")
+OPERATE = model.role("operator")
 ALONE = "this is a single server"
 KEY, ROW = {"k": "row"}, {"k": "row", "v": "value"}
+OWNERS = model.of_owners_groups
 NO_GROUP = ("TopicNotExist", "ConsumerGroupNotExist")
 MESSAGES = {"messages": [{"text": "m"}]}
 NEW_TABLE = {"key": ["k"], "columns": {"k": "string", "v": "string"}}
@@ -65,11 +70,11 @@ TOPIC_LINES = (
         variant="visible",
     ),
     rest(
-        "POST topics", model.any_key,
+        "POST topics", model.manages,
         arguments=fresh("topics", "name", "new-{}", {"partitions": 1}),
     ),
     rest(
-        "POST topics", model.administrator, variant="of another organisation",
+        "POST topics", OF_OTHERS, variant="of another organisation",
         arguments=fresh("topics", "name", "CLempty/new-{}", {"partitions": 1}),
     ),
     rest(f"GET {TOPICS}", DESCRIBE),
@@ -82,8 +87,8 @@ TOPIC_LINES = (
     rest(f"GET {TOPICS}/permissions", DESCRIBE, sees=model.sees_grants(PUTTER), shown="grantee"),
     rest(f"PUT {TOPICS}/permissions/{{grantee}}", GRANT, {"permissions": ["GET_MESSAGE"]}),
     rest(f"DELETE {TOPICS}/permissions/{{grantee}}", GRANT),
-    rest(f"PUT {TOPICS}/acceptance", any_right_on_topic),
-    rest(f"DELETE {TOPICS}/acceptance", any_right_on_topic),
+    rest(f"PUT {TOPICS}/acceptance", each(any_right_on_topic, model.manages_itself)),
+    rest(f"DELETE {TOPICS}/acceptance", each(any_right_on_topic, model.manages_itself)),
     rest(f"PUT {TOPICS}/quota", CHANGE, RATES),
     rest(f"GET {TOPICS}/quota", CHANGE),
     rest(f"DELETE {TOPICS}/quota", CHANGE),
@@ -112,7 +117,7 @@ GROUP_LINES = (
     rest(f"DELETE {WORKERS}/{{worker}}", GET, arguments=path(f"{WORKING}/{{worker}}")),
     rest(f"GET {ONE}", DESCRIBE, arguments=path("topics/{topic_path}/groups/{kept_group}")),
     rest(
-        f"GET {ONE}", each(DESCRIBE, model.hidden_unless(CHANGE)), variant="of the owner",
+        f"GET {ONE}", each(DESCRIBE, model.hidden_unless(OWNERS)), variant="of the owner",
         arguments=path(OF_OWNER), hidden=NO_GROUP,
     ),
     rest(
@@ -120,12 +125,12 @@ GROUP_LINES = (
         arguments=path("topics/{topic_path}/groups/rest/reset", TO_START),
     ),
     rest(
-        f"POST {ONE}/reset", each(GET, DESCRIBE, CHANGE), variant="of the owner",
+        f"POST {ONE}/reset", each(GET, DESCRIBE, OWNERS), variant="of the owner",
         arguments=path(f"{OF_OWNER}/reset", TO_START),
     ),
     rest(f"DELETE {ONE}", GET, arguments=path("topics/{topic_path}/groups/rest")),
     rest(
-        f"DELETE {ONE}", each(GET, CHANGE), variant="of the owner", arguments=path(OF_OWNER)
+        f"DELETE {ONE}", each(GET, OWNERS), variant="of the owner", arguments=path(OF_OWNER)
     ),
 )  # fmt: skip
 
@@ -134,9 +139,9 @@ STREAM = f"{STREAMS}/{{topic}}"
 BOTH = each(ALTER, PUT)  # who sends changes to a topic must be able to put there
 TABLE_LINES = (
     rest("GET tables", model.anybody, sees=model.sees_table, shown="table_name"),
-    rest("POST tables", model.any_key, arguments=fresh("tables", "name", "new{}", NEW_TABLE)),
+    rest("POST tables", model.manages, arguments=fresh("tables", "name", "new{}", NEW_TABLE)),
     rest(
-        "POST tables", model.administrator, variant="of another organisation",
+        "POST tables", OF_OTHERS, variant="of another organisation",
         arguments=fresh("tables", "name", "CLempty/new{}", NEW_TABLE),
     ),
     rest(f"GET {TABLES}", SEES_TABLE),
@@ -151,15 +156,18 @@ TABLE_LINES = (
     ),
     rest(f"POST {ROWS}/remove", WRITE, {"key": KEY}),
     rest(f"GET {STREAMS}", SEES_TABLE),
-    rest(f"PUT {STREAM}", BOTH, {}, arguments=path("tables/{table_path}/streams/{topic_name}", {})),
+    rest(
+        f"PUT {STREAM}", BOTH,
+        arguments=path("tables/{table_path}/streams/{topic_name}", {"view": "keys-only"}),
+    ),
     rest(
         f"GET {STREAM}", SEES_TABLE, arguments=path("tables/{table_path}/streams/{topic_name}")
     ),
     rest(f"DELETE {STREAM}", ALTER, arguments=path("tables/{table_path}/streams/{topic_name}")),
     rest(f"POST {TABLES}/disable", ALTER),
     rest(f"POST {TABLES}/enable", ALTER),
-    rest(f"PUT {TABLES}/acceptance", SEES_TABLE),
-    rest(f"DELETE {TABLES}/acceptance", SEES_TABLE),
+    rest(f"PUT {TABLES}/acceptance", each(SEES_TABLE, model.manages_itself)),
+    rest(f"DELETE {TABLES}/acceptance", each(SEES_TABLE, model.manages_itself)),
     rest(f"PATCH {TABLES}", ALTER, {"description": "changed"}),
     rest(
         f"PATCH {TABLES}", each(ALTER, table(Right.GRANT)), {"apps": {"newcomer": ["app-read"]}},
@@ -168,36 +176,40 @@ TABLE_LINES = (
     rest(f"DELETE {TABLES}", ALTER, arguments=path("tables/{spare_table_path}"), last=True),
 )  # fmt: skip
 
-SEES_ALL = {"sees": model.sees_as_administrator, "shown": "victim"}
+SEES_ALL = {"sees": model.sees_as(LOOK_OR_BILL), "shown": "victim"}
+SEES_OTHERS = model.hidden_without(LOOK_OR_BILL)
 NO_PRINCIPAL = ("PrincipalNotExist",)
 PERSON = "principals/{id}"
 TENANT_LINES = (
     rest("GET quota", model.anybody),
-    rest("GET audit", model.any_key),
+    rest("GET audit", model.looks),
     rest("POST session", model.any_key),
     rest("GET session", model.any_key),
     rest("DELETE session", model.any_key, fails="a key has no session to end"),
-    rest("PUT quotas/users/{user}", model.administrator, RATES),
-    rest("GET quotas/users", model.administrator, **SEES_ALL),
-    rest("DELETE quotas/users/{user}", model.administrator),
+    rest("PUT quotas/users/{user}", BILL, RATES),
+    rest("GET quotas/users", LOOK_OR_BILL, **SEES_ALL),
+    rest("DELETE quotas/users/{user}", BILL),
     rest(
-        "POST quota-requests", model.member,
+        "POST quota-requests", each(model.member, model.manages),
         arguments=lambda stage: (
             "quota-requests", {"organisation": stage.world.organisation, "total": 9},
         ),
     ),
     rest("GET quota-requests", model.anybody),
-    rest("POST quota-requests/{name}/approve", model.administrator, {"total": 10**6}),
-    rest("POST quota-requests/{name}/revoke", model.administrator),
-    rest("PUT quota-projections", model.administrator, {"projections": [PROJECTION]}),
+    rest("POST quota-requests/{name}/approve", BILL, {"total": 10**6}),
+    rest("POST quota-requests/{name}/revoke", BILL),
+    rest("PUT quota-projections", BILL, {"projections": [PROJECTION]}),
     rest("GET quota-projections", model.anybody),
-    rest("GET quota-projections/{tenant}", model.of_tenant, hidden=("QuotaNotExist",)),
+    rest(
+        "GET quota-projections/{tenant}", model.hidden_without(model.of_tenant, LOOK_OR_BILL),
+        hidden=("QuotaNotExist",),
+    ),
     rest("GET principals", model.anybody, **SEES_ALL),
     rest(
         "POST principals", model.administrator,
         arguments=fresh("principals", "id", "new-{}", {"admin": False}),
     ),
-    rest(f"GET {PERSON}", model.administrator_or_hidden, hidden=NO_PRINCIPAL, variant="another"),
+    rest(f"GET {PERSON}", SEES_OTHERS, hidden=NO_PRINCIPAL, variant="another"),
     rest(f"GET {PERSON}", model.anybody, arguments=path("principals/{me}"), variant="oneself"),
     rest(f"PATCH {PERSON}", model.administrator, {"refuse_replays": True}),
     rest(
@@ -205,26 +217,26 @@ TENANT_LINES = (
         arguments=path("principals/{me}", {"disabled": False}),
     ),
     rest(
-        f"GET {PERSON}/keys", model.administrator_or_hidden, hidden=NO_PRINCIPAL, variant="another"
+        f"GET {PERSON}/keys", SEES_OTHERS, hidden=NO_PRINCIPAL, variant="another"
     ),
     rest(
         f"GET {PERSON}/keys", model.anybody, arguments=path("principals/{me}/keys"),
         variant="oneself",
     ),
     rest(
-        f"POST {PERSON}/keys", model.any_key, arguments=path("principals/{me}/keys"),
+        f"POST {PERSON}/keys", model.manages_own_keys, arguments=path("principals/{me}/keys"),
         variant="oneself",
     ),
     rest(
-        "DELETE keys/{key_id}", model.any_key, arguments=path("keys/{my_new_key}"),
+        "DELETE keys/{key_id}", model.manages_own_keys, arguments=path("keys/{my_new_key}"),
         variant="oneself",
     ),
     rest(
-        "POST keys/{key_id}/rotate", model.any_key, arguments=path("keys/{my_key}/rotate"),
+        "POST keys/{key_id}/rotate", model.manages_own_keys, arguments=path("keys/{my_key}/rotate"),
         variant="oneself",
     ),
     rest(
-        "POST keys/{key_id}/rotate", model.administrator,
+        "POST keys/{key_id}/rotate", each(model.administrator, model.unlimited_key),
         arguments=path("keys/{victims_key}/rotate"), variant="another",
     ),
     rest(
@@ -235,14 +247,14 @@ TENANT_LINES = (
 )  # fmt: skip
 
 CLUSTER_LINES = (
-    rest("GET cluster", model.administrator),
-    rest("GET cluster/partitions", model.administrator, fails=ALONE),
-    rest("PUT cluster/weights", model.administrator, {"servers": {"nowhere": 3}}, fails=ALONE),
-    rest("POST cluster/servers/{server}/drain", model.administrator, fails=ALONE),
-    rest("DELETE cluster/servers/{server}/drain", model.administrator, fails=ALONE),
-    rest("GET cluster/topics/{topic}", model.administrator, fails=ALONE),
+    rest("GET cluster", LOOK),
+    rest("GET cluster/partitions", LOOK, fails=ALONE),
+    rest("PUT cluster/weights", OPERATE, {"servers": {"nowhere": 3}}, fails=ALONE),
+    rest("POST cluster/servers/{server}/drain", OPERATE, fails=ALONE),
+    rest("DELETE cluster/servers/{server}/drain", OPERATE, fails=ALONE),
+    rest("GET cluster/topics/{topic}", LOOK, fails=ALONE),
     rest(
-        "POST cluster/weights/proposals", model.administrator, {"days": [{"uuid": [1]}]},
+        "POST cluster/weights/proposals", LOOK, {"days": [{"uuid": [1]}]},
         fails=ALONE,
     ),
 )  # fmt: skip

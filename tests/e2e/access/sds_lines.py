@@ -134,9 +134,9 @@ LINES = (
         for rpc in (*BATCHES, "batchCheckAndMutate")
     ),
     Line("table.remove", WRITE, request(SDS.RemoveRequest, KEY)),
-    Line("admin.createTable", model.any_key, created("new{}")),
+    Line("admin.createTable", model.manages, created("new{}")),
     Line(
-        "admin.createTable", model.administrator, created("CLempty/new{}"),
+        "admin.createTable", each(model.manages, model.administrator), created("CLempty/new{}"),
         "of another organisation",
     ),
     Line(

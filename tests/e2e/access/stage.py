@@ -1,6 +1,7 @@
 """What the calls of one caller are about: a topic and a table with grants, groups, a principal."""
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -27,6 +28,7 @@ from tests.server_process import ROOT_KEY, Key
 
 # Of a person; of an organisation; of a person, granted to everybody; bound to an organisation.
 KINDS = ("person", "organisation", "public", "bound")
+EXPIRES_S = 3  # longer than it takes to create a key
 KEPT, DONE = "kept", "done"  # groups of the owner
 COLUMNS = {"k": "string", "v": "string", "n": "int64"}
 NUMBERS = count(1)  # names of one process are used once
@@ -110,9 +112,13 @@ class Theatre:
     def __init__(self, server: Listening) -> None:
         self.server = server
         self.keys: dict[str, Key] = {"root": ROOT_KEY}
+        self._limited: dict[str, Key] = {}  # by kind of caller
         for caller in callers.CALLERS:
             if caller.id and caller.id not in self.keys:
                 self.keys[caller.id] = self._principal(caller)
+            if caller.scopes or caller.networks or caller.expired:
+                self._limited[caller.kind] = self._limited_key(caller)
+        time.sleep(EXPIRES_S)
         self.must("PATCH", "principals/dave", {"disabled": True})
         self.must("DELETE", f"keys/{self.keys['dora'].key_id}")
 
@@ -125,6 +131,7 @@ class Theatre:
     def key_of(self, caller: Caller) -> Key:
         """What the caller signs with; for one that is not known, something invalid."""
         key = self.keys.get(caller.id, Key("AKNOBODY", "no secret of anybody here"))
+        key = self._limited.get(caller.kind, key)
         return Key(key.key_id, "wrong") if "wrong" in caller.kind else key
 
     def stage(self, kind: str) -> Stage:
@@ -176,14 +183,27 @@ class Theatre:
         """Keys that a caller made for itself: a principal has two at most."""
         if not caller.known or caller.anonymous:
             return
+        kept = {key.key_id for key in (*self.keys.values(), *self._limited.values())}
         for key in self.must("GET", f"principals/{caller.id}/keys")["keys"]:
-            if not key["disabled"] and key["key_id"] != self.keys[caller.id].key_id:
+            if not key["disabled"] and key["key_id"] not in kept:
                 self.must("DELETE", f"keys/{key['key_id']}")
 
     def _principal(self, caller: Caller) -> Key:
-        names = {"id": caller.id, "organisation": caller.organisation, "team": caller.team}
+        names = {
+            "id": caller.id, "organisation": caller.organisation, "team": caller.team,
+            "role": caller.role,
+        }  # fmt: skip
         self.must("POST", "principals", {name: text for name, text in names.items() if text})
         made = self.must("POST", f"principals/{caller.id}/keys")
+        return Key(made["key_id"], made["secret"])
+
+    def _limited_key(self, caller: Caller) -> Key:
+        limits: dict[str, Any] = {
+            "scopes": list(caller.scopes), "addresses": list(caller.networks),
+        }  # fmt: skip
+        if caller.expired:
+            limits["expires_ms"] = int((time.time() + EXPIRES_S) * 1000)
+        made = self.must("POST", f"principals/{caller.id}/keys", limits)
         return Key(made["key_id"], made["secret"])
 
     def _topic(self, name: str, creator: Key, public: bool) -> str:
@@ -226,6 +246,7 @@ class Theatre:
             self.must("DELETE", f"{workers}/{worker}")
         self.must("POST", f"tables/{table}/rows/put", {"row": {"k": "row", "v": "value", "n": 1}})
         self.must("PUT", f"tables/{table}/streams/{stage.topic_name}", {})
+        self.must("PUT", f"quotas/users/{stage.victim}", {"put_requests_per_s": 100_000})
         projection = {
             "tenant": stage.tenant, "made_ms": 1, "days": 1, "level": 1, "trend_per_day": 0,
             "season": [1000] * 7, "spread": 0, "peak": 1,

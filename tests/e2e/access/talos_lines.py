@@ -111,9 +111,9 @@ VERSIONS = [
 ]
 
 TOPICS = [
-    Line("topic.createTopic", model.any_key, created("new-{}")),
+    Line("topic.createTopic", model.manages, created("new-{}")),
     Line(
-        "topic.createTopic", model.administrator, created("CLempty/new-{}"),
+        "topic.createTopic", each(model.manages, model.administrator), created("CLempty/new-{}"),
         "of another organisation",
     ),
     Line(
@@ -176,8 +176,8 @@ TOPICS = [
         "topic.revokePermission", GRANT,
         of_resource(TOPIC.RevokePermissionRequest, grant=GRANTEE(1, "newcomer")),
     ),
-    Line("topic.createTopicGroup", model.any_key, topic_group(TOPIC.CreateTopicGroupRequest)),
-    Line("topic.updateTopicGroup", model.any_key, topic_group(TOPIC.UpdateTopicGroupRequest)),
+    Line("topic.createTopicGroup", model.manages, topic_group(TOPIC.CreateTopicGroupRequest)),
+    Line("topic.updateTopicGroup", model.manages, topic_group(TOPIC.UpdateTopicGroupRequest)),
     Line(
         "topic.describeTopicGroup", model.anybody,
         lambda _: {"request": TOPIC.DescribeTopicGroupRequest("together")},
@@ -188,7 +188,7 @@ TOPICS = [
         lambda _: {"request": TOPIC.LookupTopicsRequest("together")}, sees=model.sees_owned,
     ),
     Line(
-        "topic.deleteTopicGroup", model.any_key,
+        "topic.deleteTopicGroup", model.manages,
         lambda _: {"request": TOPIC.DeleteTopicGroupRequest("together")},
     ),
     Line(
@@ -242,7 +242,7 @@ MESSAGES = [
     Line("message.getScheduleInfo", DESCRIBE, of_resource(MESSAGE.GetScheduleInfoRequest)),
     Line("message.getDataPreview", GET, of_place(MESSAGE.GetDataPreviewRequest)),
     Line(
-        "message.deleteMessageIndex", model.administrator,
+        "message.deleteMessageIndex", each(model.administrator, GET),
         of_place(MESSAGE.DeleteMessageIndexRequest, startOffset=0, endOffset=0),
     ),
 ]  # fmt: skip
@@ -294,27 +294,29 @@ CONSUMERS = [
     ),
 ]  # fmt: skip
 
+BILL, LOOK_OR_BILL = model.role("billing"), model.role("viewer", "operator", "billing")
+MANAGES_MEMBER = each(model.member, model.manages)
 USER_QUOTA = QUOTA.UserQuota(LIMITS, 5)
 QUOTAS = [
     Line(
-        "quota.setUserQuota", model.administrator,
+        "quota.setUserQuota", BILL,
         request(QUOTA.SetUserQuotaRequest, "victim", userQuota=USER_QUOTA),
     ),
     Line(
-        "quota.listUserQuota", model.administrator, lambda _: {}, sees=model.sees_as_administrator,
+        "quota.listUserQuota", LOOK_OR_BILL, lambda _: {}, sees=model.sees_as(LOOK_OR_BILL),
         shown="victim",
     ),
     Line("quota.queryUserQuota", model.anybody, lambda _: {}),
     Line(
-        "quota.deleteUserQuota", model.administrator,
+        "quota.deleteUserQuota", BILL,
         request(QUOTA.DeleteUserQuotaRequest, "victim"),
     ),
-    Line("quota.applyQuota", model.member, quota_of(QUOTA.ApplyQuotaRequest)),
+    Line("quota.applyQuota", MANAGES_MEMBER, quota_of(QUOTA.ApplyQuotaRequest)),
     Line("quota.listPendingQuota", model.anybody, lambda _: {}),
-    Line("quota.approveQuota", model.administrator, quota_of(QUOTA.ApproveQuotaRequest, 10**6)),
+    Line("quota.approveQuota", BILL, quota_of(QUOTA.ApproveQuotaRequest, 10**6)),
     Line("quota.listQuota", model.anybody, lambda _: {}),
-    Line("quota.autoApplyQuota", model.member, quota_of(QUOTA.AutoApplyQuotaRequest)),
-    Line("quota.revokeQuota", model.administrator, quota_of(QUOTA.RevokeQuotaRequest)),
+    Line("quota.autoApplyQuota", MANAGES_MEMBER, quota_of(QUOTA.AutoApplyQuotaRequest)),
+    Line("quota.revokeQuota", BILL, quota_of(QUOTA.RevokeQuotaRequest)),
 ]  # fmt: skip
 
 METRICS = [

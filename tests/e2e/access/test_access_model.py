@@ -10,9 +10,11 @@ import pytest
 from tests.e2e.access import rest_lines, sds_lines, talos_lines
 from tests.e2e.access.callers import (
     ADMINISTRATOR,
+    BOUND_ORGANISATION,
     CALLERS,
     GRANTEE,
     MEMBER,
+    ORGANISATION,
     OWNER,
     TABLE_GRANTS,
 )
@@ -37,14 +39,24 @@ user_topics = 0
 [sds]
 user_tables = 10000
 """
-# On public and bound resources, whoever has no grant of its own.
-CASES = [
-    (kind, caller)
-    for kind in KINDS
-    for caller in CALLERS
-    if kind in ("person", "organisation")
-    or (caller.known and not {caller.id, caller.team, caller.organisation} & set(TABLE_GRANTS))
-]
+
+
+PLAYED = {ORGANISATION: "organisation", BOUND_ORGANISATION: "bound"}
+
+
+def plays(kind: str, caller: Caller) -> bool:
+    """Whether a stage shows something about a caller that no other one shows."""
+    if not caller.known or caller.scopes or caller.networks:
+        return kind == PLAYED.get(caller.organisation, "person")
+    if caller.role not in ("user", "viewer"):
+        return kind in ("person", "organisation")
+    if kind in ("person", "organisation"):
+        return True
+    # On public and bound resources, whoever has no grant of its own.
+    return not {caller.id, caller.team, caller.organisation} & set(TABLE_GRANTS)
+
+
+CASES = [(kind, caller) for kind in KINDS for caller in CALLERS if plays(kind, caller)]
 pytestmark = pytest.mark.timeout(CASE_S)
 
 

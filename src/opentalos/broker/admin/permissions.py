@@ -77,9 +77,10 @@ class PermissionService:
 
         Once accepted, the topic's plain name means this topic to the caller. Revoking the grant
         revokes the acceptance.
-        Raises: TopicNotExist, InvalidName, and as ``accepted_by``.
+        Raises: TopicNotExist, InvalidName, PermissionDenied, and as ``accepted_by``.
         """
         topics, topic = self._context.topics, self._granted_topic(caller, name)
+        self._context.authorizer.authorize_itself(caller, "accept a grant", topic.resource)
         await self._context.changes.admit(caller)
         await topics.change(
             topic,

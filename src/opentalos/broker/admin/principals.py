@@ -6,7 +6,7 @@ from dataclasses import replace
 from opentalos.broker.audit.trail import AuditTrail, audited, itself
 from opentalos.broker.values import IssuedKey, LiveKey, PrincipalInfo
 from opentalos.catalog.access.authorize import Authorizer
-from opentalos.catalog.access.roles import may_administer, may_manage_keys, with_role
+from opentalos.catalog.access.roles import may_administer, may_manage_itself, with_role
 from opentalos.catalog.principals.key_uses import KeyUses
 from opentalos.catalog.principals.principals import ROOT_ID, PrincipalDirectory
 from opentalos.model.errors import PermissionDenied
@@ -154,7 +154,7 @@ class PrincipalService:
 
     def _authorize(self, caller: Principal, action: str, resource: str, owner: str) -> None:
         """Keys belong to the principal itself and to administrators."""
-        if caller.id == owner and may_manage_keys(caller):
+        if caller.id == owner and may_manage_itself(caller):
             return
         self._authorizer.authorize_admin(caller, action, resource)
 

@@ -15,6 +15,7 @@ from opentalos.broker.values import (
     TopicDescription,
     TopicStatus,
 )
+from opentalos.catalog.access.authorize import permissions_of
 from opentalos.catalog.quota.quotas import partitions_limit
 from opentalos.catalog.quota.records import QuotaCatalog
 from opentalos.catalog.topics.change import (
@@ -171,6 +172,7 @@ class TopicService:
             for topic in self._context.topics.all()
             if (topic.bound_organisation and topic.bound_organisation == caller.organisation)
             or (topic.bound_team and topic.bound_team == caller.team)
+            if permissions_of(caller, topic) & int(Permission.DESCRIBE_TOPIC)
         ]
         return sorted(bound, key=lambda topic: (topic.name, topic.owner))
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from opentalos.broker.context import BrokerContext
+from opentalos.catalog.access.roles import may_look
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.message import StoredBlock
@@ -37,10 +38,11 @@ class AuditService:
     ) -> AuditPage:
         """Events from the position ``page`` on that happened at ``since_ms`` or later.
 
-        Raises: PermissionDenied: anonymous; NotOwner: another server has them; Unavailable.
+        Raises: PermissionDenied: a guest, an agent, or a key that may not describe;
+            NotOwner: another server has them; Unavailable.
         """
         context = self._context
-        if caller.anonymous:
+        if not may_look(caller):
             context.authorizer.refuse(caller, "read the audit", "")
         topic = context.topics.record(SYSTEM_TENANT, AUDIT_TOPIC)
         if topic is None:  # nothing was recorded yet

@@ -165,7 +165,7 @@ class ConsumerService:
     ) -> Mapping[CheckpointKey, int]:
         """All checkpoints of an organisation's groups whose name starts with ``prefix``.
 
-        Only for members and administrators, and only on topics the caller may see.
+        Only for members and administrators, and only on topics the caller may read.
         """
         member = not caller.anonymous and organisation == caller.organisation
         if not organisation or not (member or caller.admin):
@@ -173,7 +173,7 @@ class ConsumerService:
         resources = {
             topic.uuid: topic.resource
             for topic in self.context.topics.all()
-            if permissions_of(caller, topic)
+            if permissions_of(caller, topic) & int(Permission.GET_MESSAGE)
         }
         found = await self._groups.rows.checkpoints(organisation, prefix)
         return {

@@ -117,14 +117,14 @@ class PartitionQuotaService:
         return {tenant: found[tenant] for tenant in sorted(own) if tenant in found}
 
     def list_quota(self, caller: Principal) -> PartitionQuotas:
-        """The quota of the caller's organisation; of all that have one for an administrator."""
-        if caller.organisation:
-            quota = self._in_force(caller.organisation)
-            return PartitionQuotas((quota,), quota.total)
+        """The quota of the caller's organisation; of all that have one for roles that list them."""
         if may_administer(caller, "list quotas"):
             known = sorted(self._quotas.approved())
             quotas = tuple(self._in_force(organisation) for organisation in known)
             return PartitionQuotas(quotas, sum(quota.total for quota in quotas))
+        if caller.organisation:
+            quota = self._in_force(caller.organisation)
+            return PartitionQuotas((quota,), quota.total)
         return PartitionQuotas((), 0)
 
     def list_pending_quota(self, caller: Principal) -> PendingQuotas:

@@ -5,7 +5,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NoReturn, Protocol
 
-from opentalos.catalog.access.roles import may_administer, may_manage, narrowed
+from opentalos.catalog.access.roles import (
+    may_administer,
+    may_manage,
+    may_manage_itself,
+    narrowed,
+)
 from opentalos.catalog.topics.topic import Topic
 from opentalos.model.errors import InvalidName, PermissionDenied, TableNotExist, TopicNotExist
 from opentalos.model.identity import Permission, Principal, TableRight
@@ -18,6 +23,7 @@ _ALL = int(Permission.ADMIN)
 # everything that can be granted to another principal than the owner.
 _BOUND_ORGANISATION = int(Permission.DESCRIBE_TOPIC)
 _BOUND_TEAM = int(Permission.PUT_MESSAGE | Permission.GET_MESSAGE | Permission.DESCRIBE_TOPIC)
+_DESCRIBE = int(TableRight.DESCRIBE)
 _RESOURCE_CHARS_MAX = 200  # of a caller's text in an audit line
 
 
@@ -54,7 +60,9 @@ def permissions_of(principal: Principal, topic: Governed) -> int:
     else:
         mask = _granted(principal, topic)
     if principal.role or principal.limits is not None:
-        return narrowed(principal, owner, topic.name, mask)
+        mask = narrowed(principal, owner, topic.name, mask)
+        # No row can be read or written without the schema, so every right on a table includes it.
+        return mask | _DESCRIBE if mask and not isinstance(topic, Topic) else mask
     return mask
 
 
@@ -128,6 +136,12 @@ class Authorizer:
         Raises: PermissionDenied: it is a guest, or its role or key does not allow that.
         """
         if not may_manage(principal):
+            self.refuse(principal, action, resource)
+
+    def authorize_itself(self, principal: Principal, action: str, resource: str) -> None:
+        """Return if the principal may change what is about itself alone. Raises: PermissionDenied:
+        it is a guest or an agent, or its key does not allow that."""
+        if not may_manage_itself(principal):
             self.refuse(principal, action, resource)
 
     def refuse(self, principal: Principal, action: str, resource: str) -> NoReturn:

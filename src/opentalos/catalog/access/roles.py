@@ -80,8 +80,15 @@ def may_manage(principal: Principal) -> bool:
     return principal.admin or _OWN[principal.role] == _ALL
 
 
-def may_manage_keys(principal: Principal) -> bool:
-    """Whether the principal may create, rotate and disable its own keys."""
+def may_look(principal: Principal) -> bool:
+    """Whether the principal may see what is known about its tenant."""
+    if principal.anonymous or not _allows(principal, Scope.DESCRIBE):
+        return False
+    return principal.admin or bool(_OWN[principal.role] & Permission.DESCRIBE_TOPIC)
+
+
+def may_manage_itself(principal: Principal) -> bool:
+    """Whether the principal may change its own keys, and what plain names mean to it."""
     manages = not principal.anonymous and _allows(principal, Scope.MANAGE)
     return manages and principal.role is not Role.AGENT
 

@@ -1,10 +1,13 @@
+from dataclasses import replace
+
 import pytest
 from tests.unit.broker.support import world
 from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT
 
 from opentalos.model.errors import BadRequest, PermissionDenied, TopicNotExist
-from opentalos.model.identity import GUEST, Grantee, GrantType, Permission
+from opentalos.model.identity import GUEST, Grantee, GrantType, KeyLimits, Permission, Scope
 
+TO_PUT = replace(BOB, limits=KeyLimits(scopes=(Scope.PUT,)))
 BOB_GRANT = Grantee(GrantType.DEVELOPER, "bob")
 
 
@@ -105,6 +108,8 @@ async def test_a_grant_may_be_accepted_with_any_right_and_not_without() -> None:
         for caller in (ALICE, ROOT):
             with pytest.raises(BadRequest, match="nothing is granted"):
                 await permissions.set_accepted(caller, "alice/t", True)
+        with pytest.raises(PermissionDenied, match="accept a grant"):
+            await permissions.set_accepted(TO_PUT, "alice/t", True)
 
 
 @pytest.mark.parametrize("mask", [8, 12, 15, 16, 31])

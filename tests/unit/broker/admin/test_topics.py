@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tests.unit.broker.support import ADDRESS, world
@@ -26,7 +27,7 @@ from opentalos.model.errors import (
     TopicExists,
     TopicNotExist,
 )
-from opentalos.model.identity import GUEST, Grantee, GrantType, Permission
+from opentalos.model.identity import GUEST, Grantee, GrantType, KeyLimits, Permission, Scope
 from opentalos.model.limits import QuotaLimits, TopicLimits
 
 BOB_GRANT = Grantee(GrantType.DEVELOPER, "bob")
@@ -325,6 +326,7 @@ async def test_a_bound_topic_shows_itself_to_organisation_and_team() -> None:
         assert [found.name for found in topics.bind_topics(CAROL)] == ["t"]
         assert [found.name for found in topics.bind_topics(DAVE)] == ["t"]
         assert topics.bind_topics(BOB) == []
+        assert topics.bind_topics(replace(DAVE, limits=KeyLimits(scopes=(Scope.PUT,)))) == []
         await w.put(CAROL, topic, 0, 1)
         with pytest.raises(PermissionDenied):
             await w.put(DAVE, topic, 0, 1)

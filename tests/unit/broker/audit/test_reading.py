@@ -1,5 +1,7 @@
 """Who reads which audit events."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.broker.several import several
 from tests.unit.broker.support import World, world
@@ -7,7 +9,7 @@ from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT
 
 from opentalos.broker.audit.reading import AuditPage
 from opentalos.model.errors import BadRequest, NotOwner, PermissionDenied
-from opentalos.model.identity import GUEST, Principal
+from opentalos.model.identity import GUEST, KeyLimits, Principal, Role, Scope
 from opentalos.model.names import AUDIT_TOPIC, SYSTEM_TENANT
 from opentalos.wire.metrics.audit_event import AuditEvent
 
@@ -50,8 +52,10 @@ async def test_tenants_see_what_they_did_and_what_was_done_to_theirs() -> None:
         assert await numbers(w, ALICE) == [0, 1]
         assert await numbers(w, BOB) == [1, 3]
         assert await numbers(w, CAROL) == await numbers(w, DAVE) == [2]
-        with pytest.raises(PermissionDenied):
-            await read(w, GUEST)
+        to_put = replace(ALICE, limits=KeyLimits(scopes=(Scope.PUT,)))
+        for caller in (GUEST, to_put, replace(ALICE, role=Role.AGENT)):
+            with pytest.raises(PermissionDenied):
+                await read(w, caller)
 
 
 async def test_pages_lead_to_every_event_once() -> None:

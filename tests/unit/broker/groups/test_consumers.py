@@ -19,7 +19,7 @@ from opentalos.model.errors import (
     TopicNotExist,
     UnexpectedOffset,
 )
-from opentalos.model.identity import Grantee, GrantType, Permission
+from opentalos.model.identity import Grantee, GrantType, KeyLimits, Permission, Scope
 from opentalos.model.limits import GroupLimits
 from opentalos.model.message import OffsetRange
 
@@ -201,6 +201,8 @@ async def test_offsets_of_an_organisations_groups_are_for_its_members() -> None:
         assert await consumers.org_offsets(DAVE, "acme", "CLacme") == expected
         assert await consumers.org_offsets(ROOT, "", "CLacme") == expected
         assert await consumers.org_offsets(DAVE, "other", "CLacme") == {}
+        cannot_read = replace(DAVE, limits=KeyLimits(scopes=(Scope.PUT, Scope.DESCRIBE)))
+        assert await consumers.org_offsets(cannot_read, "acme", "CLacme") == {}
         for caller, organisation in ((BOB, "CLacme"), (DAVE, "CLother"), (BOB, "")):
             with pytest.raises(PermissionDenied):
                 await consumers.org_offsets(caller, "", organisation)

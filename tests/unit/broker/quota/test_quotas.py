@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from tests.unit.broker.support import world
 from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT
@@ -11,7 +13,7 @@ from opentalos.model.errors import (
     QuotaNotExist,
     ThrottleRejected,
 )
-from opentalos.model.identity import GUEST
+from opentalos.model.identity import GUEST, Role
 from opentalos.model.limits import QuotaLimits
 
 
@@ -124,6 +126,8 @@ async def test_a_partition_quota_is_asked_for_approved_and_revoked() -> None:
         found = quotas.list_quota(DAVE)
         assert (found.approved, found.quotas[0].used) == (3, 2)
         assert quotas.list_quota(ROOT).approved == 3
+        clerk = replace(DAVE, organisation="CLservice", role=Role.BILLING)
+        assert quotas.list_quota(clerk).approved == 3, "also as a member of an organisation"
         await w.topic(CAROL, "u", partitions=1)
         await quotas.revoke_quota(ROOT, PartitionQuota(organisation="CLacme", total=1))
         assert quotas.list_quota(DAVE).approved == 2

@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.catalog.access.test_authorize import _topic
 from tests.unit.catalog.support import ALICE, ROOT
+from tests.unit.catalog.tables.test_tables import table
 from tests.unit.source_tree import SOURCE
 
 from opentalos.catalog.access.authorize import Authorizer, permissions_of
@@ -10,8 +11,9 @@ from opentalos.catalog.access.roles import (
     ACTIONS,
     ROLE_NAMES,
     may_administer,
+    may_look,
     may_manage,
-    may_manage_keys,
+    may_manage_itself,
     role_name,
     with_limits,
     with_role,
@@ -143,12 +145,23 @@ async def test_a_viewers_key_without_the_scope_sees_only_its_own() -> None:
     assert not may_administer(caller, "see the cluster")
 
 
-def test_who_may_create_resources_and_keys() -> None:
+def test_who_may_create_resources_change_itself_and_look() -> None:
     scoped = with_limits(ALICE, KeyLimits(scopes=(Scope.PUT, Scope.GET)))
     manager = with_limits(ALICE, KeyLimits(scopes=(Scope.MANAGE,)))
     callers = (ALICE, ROOT, _as("operator"), manager, _as("viewer"), _as("agent"), scoped, GUEST)
     assert [may_manage(caller) for caller in callers] == [True] * 4 + [False] * 4
-    assert [may_manage_keys(caller) for caller in callers] == [True] * 5 + [False] * 3
+    assert [may_manage_itself(caller) for caller in callers] == [True] * 5 + [False] * 3
+    describer = with_limits(ALICE, KeyLimits(scopes=(Scope.DESCRIBE,)))
+    assert [may_look(caller) for caller in (ALICE, ROOT, _as("viewer"), describer)] == [True] * 4
+    assert not any(may_look(caller) for caller in (scoped, manager, _as("agent"), GUEST))
+
+
+def test_a_keys_scope_on_a_table_includes_its_schema() -> None:
+    mine = table("alice")
+    for scope, mask in ((Scope.PUT, 5), (Scope.GET, 6), (Scope.MANAGE, 28), (Scope.ADMIN, 0)):
+        caller = with_limits(ALICE, KeyLimits(scopes=(scope,)))
+        assert permissions_of(caller, mine) == mask
+    assert permissions_of(_as("agent"), mine) == 0
 
 
 def test_a_key_without_limits_leaves_the_principal_as_it_is() -> None:

@@ -196,9 +196,10 @@ class TableAdminService:
 
         Once accepted, the table's plain name means this table to the caller. Revoking the grant
         revokes the acceptance.
-        Raises: TableNotExist, and as ``accepted_by``.
+        Raises: TableNotExist, PermissionDenied, and as ``accepted_by``.
         """
         tables, table = self._access.tables, await self._fresh(caller, TableRight.DESCRIBE, name)
+        self._context.authorizer.authorize_itself(caller, "accept a grant", table.resource)
         await self._context.changes.admit(caller)
         await tables.change(
             table,

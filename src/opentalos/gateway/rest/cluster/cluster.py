@@ -64,6 +64,9 @@ _NODES: Schema = either(integer(0, NODES_MAX), items(integer(0, NODES_MAX), maxi
 _WEIGHTS = fields(servers=table(_NODES, maximum=SERVERS_MAX))
 
 
+_USE = "use the cluster"
+
+
 async def get_status(call: Call) -> Answer:
     """Servers, their partitions and moves."""
     service = call.broker.cluster
@@ -83,19 +86,19 @@ async def get_partitions(call: Call) -> Answer:
 
 async def set_weights(call: Call) -> Answer:
     """Virtual nodes by server."""
-    await service_of(call).set_weights(call.caller, call.document["servers"])
+    await service_of(call, "set weights").set_weights(call.caller, call.document["servers"])
     return Answer()
 
 
 async def drain(call: Call) -> Answer:
     """Move all partitions away from a server."""
-    await service_of(call).drain(call.caller, call.places["server"])
+    await service_of(call, "drain a server").drain(call.caller, call.places["server"])
     return Answer()
 
 
 async def undrain(call: Call) -> Answer:
     """End the drain of a server."""
-    await service_of(call).undrain(call.caller, call.places["server"])
+    await service_of(call, "end the drain of a server").undrain(call.caller, call.places["server"])
     return Answer()
 
 
@@ -108,16 +111,16 @@ async def get_places(call: Call) -> Answer:
     return Answer({"name": name, "partitions": [asdict(place) for place in found]})
 
 
-def service_of(call: Call) -> ClusterService:
-    """Raises: PermissionDenied, NotClustered."""
+def service_of(call: Call, action: str = _USE) -> ClusterService:
+    """Args: action: as the service authorizes it. Raises: PermissionDenied, NotClustered."""
     if call.broker.cluster is None:
-        _check_admin(call)
+        _authorize(call, action)
         raise NotClustered("this needs a cluster, but this is a single server")
     return call.broker.cluster
 
 
 def _alone(call: Call) -> ClusterStatus:
-    _check_admin(call)
+    _authorize(call, _USE)
     context = call.broker.context
     partitions = sum(topic.consumer_partitions for topic in context.topics.all())
     me = ServerStatus(
@@ -138,8 +141,8 @@ def _alone(call: Call) -> ClusterStatus:
     )
 
 
-def _check_admin(call: Call) -> None:
-    call.broker.context.authorizer.authorize_admin(call.caller, "use the cluster", "cluster")
+def _authorize(call: Call, action: str) -> None:
+    call.broker.context.authorizer.authorize_admin(call.caller, action, "cluster")
 
 
 def _plain(value: Any) -> Any:

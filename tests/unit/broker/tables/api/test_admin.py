@@ -34,7 +34,7 @@ from opentalos.model.errors import (
     TableNotExist,
     ValidationFailed,
 )
-from opentalos.model.identity import GUEST, Principal
+from opentalos.model.identity import GUEST, KeyLimits, Principal, Scope
 from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import (
     AppRight,
@@ -194,6 +194,9 @@ async def test_a_grantee_accepts_a_table_and_uses_its_plain_name() -> None:
             await admin.set_accepted(carol, "alice/people", True)
         with pytest.raises(BadRequest, match="nothing is granted to root"):
             await admin.set_accepted(ADMIN, "alice/people", True)
+        to_read = replace(BOB, limits=KeyLimits(scopes=(Scope.GET,)))
+        with pytest.raises(PermissionDenied, match="accept a grant"):
+            await admin.set_accepted(to_read, "alice/people", False)
         await admin.set_accepted(BOB, "people", False)
         with pytest.raises(TableNotExist):
             await admin.describe(BOB, "people")
