@@ -18,6 +18,7 @@ PROGRAMS = NO_NETWORK.parent / "java_programs"
 COMPILE_TIMEOUT_S = 120.0
 PROGRAM_TIMEOUT_S = 240.0
 CALLS_MIN = 1_000
+GROUP_MESSAGES = 5_000
 # A quarter of what is expected: one digest in sixteen begins with a zero.
 SHORT_DIGESTS_OF_REQUESTS = 1 / 64
 # The clients use a class of Java that Java 9 and later hide.
@@ -103,3 +104,22 @@ def test_every_call_of_the_java_sds_client_works_each_time(
     counted = run(classes, tmp_path, server, "SdsCalls", 6)
     judge(counted, "galaxy-client-java")
     assert set(counted["calls"]) == SDS_CALLS
+
+
+def test_the_java_producer_and_a_group_of_two_java_consumers_lose_nothing(
+    classes: str, tmp_path: Path
+) -> None:
+    """The group is stopped and started again, and continues where it was."""
+    server = ServerProcess(tmp_path / "server")  # the client renews every 7 s, so leases as usual
+    server.start()
+    try:
+        counted = run(classes, tmp_path, server, "TalosGroup", GROUP_MESSAGES)
+    finally:
+        server.kill()
+    sys.stdout.write(f"| galaxy-talos-sdk: TalosProducer and TalosConsumer {counted}\n")
+    assert counted["sent"] >= GROUP_MESSAGES
+    assert counted["stored"] == counted["seen"] == counted["sent"]
+    assert counted["refused"] == 0
+    assert counted["again"] == 0, "positions are remembered"
+    assert counted["workers"]["a"], "the partitions are shared"
+    assert counted["workers"]["b"], "the partitions are shared"
