@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.rest.client import rest
+from tests.raw_client import connection_to
 from tests.server_process import ServerProcess
 from tests.unit.adapters.oidc.issuer import AUDIENCE, Issuer
 
@@ -88,6 +89,16 @@ def _settled(server: ServerProcess, token: str, status: int) -> bool:
     return False
 
 
+def _as_browser(server: ServerProcess, cookie: str) -> tuple[int, str]:
+    connection = connection_to(server.port, None)
+    try:
+        connection.request("GET", "/rest/v1/session", headers={"Cookie": cookie})
+        reply = connection.getresponse()
+        return reply.status, json.loads(reply.read()).get("principal", "")
+    finally:
+        connection.close()
+
+
 def test_a_token_of_a_real_issuer_is_a_principal_through_rotation_and_absence(
     server: ServerProcess, issuer: IssuerServer
 ) -> None:
@@ -97,6 +108,10 @@ def test_a_token_of_a_real_issuer_is_a_principal_through_rotation_and_absence(
     assert _listed(server, own.token("first", email="eve@example", org="CLother"))[0] == 401
     assert _listed(server, own.token("first", email="eve@example", org="CLacme", aud="x"))[0] == 401
     assert rest(server, "GET", "principals/eve@example").document["organisation"] == "CLacme"
+    login = rest(server, "POST", "session", headers={"Authorization": f"Bearer {old}"})
+    assert (login.status, login.document["session"]["opened_with"]) == (201, "token")
+    cookie = login.headers["Set-Cookie"].partition(";")[0]
+    assert _as_browser(server, cookie) == (200, "eve@example")
 
     own.add("second", "ES256")
     new = own.token("second", email="eve@example", org="CLacme")
@@ -112,6 +127,7 @@ def test_a_token_of_a_real_issuer_is_a_principal_through_rotation_and_absence(
         assert _listed(server, made_up.token("made-up", email="root", org=""))[0] == 401
     assert issuer.fetches - before <= 2 + (time.monotonic() - started_s)
 
+    assert _as_browser(server, cookie) == (200, "eve@example"), "its token's key is gone"
     issuer.shutdown()
     issuer.server_close()
     assert _listed(server, new) == (200, ["eve@example"])

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from tests.e2e.rest.client import ANSWER_S, authorization
+from tests.e2e.rest.client import ANSWER_S, Listening, authorization
 from tests.server_process import ROOT_KEY, Key, ServerProcess
 
 
@@ -21,7 +21,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def sent(
-    server: ServerProcess, method: str, path: str, body: Any = None, **headers: str
+    server: Listening, method: str, path: str, body: Any = None, **headers: str
 ) -> tuple[int, Any, str]:
     """One call: status, document or text, and the cookie that the reply sets."""
     named = {name.replace("_", "-"): value for name, value in headers.items() if value}
@@ -39,7 +39,7 @@ def sent(
         connection.close()
 
 
-def logged_in(server: ServerProcess, key: Key) -> tuple[str, str]:
+def logged_in(server: Listening, key: Key) -> tuple[str, str]:
     """Cookie and proof of a new session."""
     document = {"key_id": key.key_id, "secret": key.secret}
     status, shown, cookie = sent(server, "POST", "/rest/v1/session", document)
@@ -57,10 +57,14 @@ def test_a_session_changes_things_until_its_key_is_disabled(server: ServerProces
     topic, topics = {"name": "t1", "partitions": 1}, "/rest/v1/topics"
     assert sent(server, "POST", topics, topic, cookie=cookie)[0] == 403
     assert sent(server, "POST", topics, topic, cookie=cookie, x_csrf_token=proof)[0] == 201
-    # The Talos protocol knows no cookies.
+    # The protocols of Talos and SDS know no cookies.
     thrift = "application/x-thrift"
-    talos = sent(server, "POST", "/v1/api/topic", "x", cookie=cookie, content_type=thrift)
-    assert talos[0] == 401
+    for service in ("topic", "message", "table", "admin", "auth"):
+        called = sent(
+            server, "POST", f"/v1/api/{service}", "x", cookie=cookie, content_type=thrift,
+            x_csrf_token=proof,
+        )  # fmt: skip
+        assert called[0] == 401, service
     server.stop()
     server.start()
     shown = sent(server, "GET", "/rest/v1/session", cookie=cookie)

@@ -93,11 +93,12 @@ async def exchanged(
     url: str,
     headers: dict[bytes, bytes],
     body: bytes,
-    *,
-    private: bool = True,
-    secure: bool = False,
+    **of_connection: Any,
 ) -> Replied:
-    """Hand a request to the gateway and wait for its reply."""
+    """Hand a request to the gateway and wait for its reply.
+
+    Args: of_connection: its attributes; by default private, without TLS and certificate.
+    """
     replied: asyncio.Future[Replied] = asyncio.get_running_loop().create_future()
 
     def answer(exchange: Exchange, prefix: bytes, body: bytes, extra: bytes) -> None:
@@ -112,16 +113,15 @@ async def exchanged(
             exchange, first + b"\r\nContent-Length: ", b"".join(chunks), b"\r\n" + rest + b"0\r\n"
         )
 
+    usual = {"secure": False, "certificate": None, "private": True}
     connection: Any = SimpleNamespace(
         answer=answer,
         answer_chunks=answer_chunks,
         alive=True,
-        secure=secure,
-        certificate=None,
-        private=private,
         peer="192.0.2.1",
         network="192.0.2.1",
         extend=lambda seconds, waits=False: None,
+        **usual | of_connection,
     )
     exchange = Exchange(connection, method.encode(), url.encode(), headers)
     exchange.body = body
