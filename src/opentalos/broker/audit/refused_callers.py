@@ -65,7 +65,7 @@ class RefusedCallers:
             self._timer = loop.call_later(COUNTED_S, self._pass, loop)
 
     def close(self) -> None:
-        """Record what was counted; a later failure starts anew."""
+        """Record what was counted; a later failure is a first one again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -7,8 +7,8 @@ cannot outlive its grant: whoever revokes a grant revokes its acceptances.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
 
+from opentalos.catalog.access.governed import Governed
 from opentalos.model.errors import CorruptLog
 
 ACCEPTED_MAX = 1_000  # principals per topic or table; bounds its record
@@ -16,25 +16,12 @@ EVERYBODY = "*"  # a right of every caller with a key, in an acceptance; no prin
 Accepted = Mapping[str, tuple[str, ...]]  # by principal: the identifiers that were granted to
 
 
-class Granting(Protocol):
-    """What this module needs of a topic or table; see ``Governed``."""
-
-    @property
-    def masks(self) -> Mapping[str, int]: ...
-    @property
-    def public_mask(self) -> int: ...
-    @property
-    def bound_organisation(self) -> str: ...
-    @property
-    def bound_team(self) -> str: ...
-
-
-def granted(resource: Granting, identifiers: tuple[str, ...]) -> tuple[str, ...]:
+def granted(resource: Governed, identifiers: tuple[str, ...]) -> tuple[str, ...]:
     """Those of the identifiers that have a grant on the resource."""
     return tuple(name for name in identifiers if _is_granted(resource, name))
 
 
-def still_granted(resource: Granting, accepted: Accepted) -> Accepted:
+def still_granted(resource: Governed, accepted: Accepted) -> Accepted:
     """The acceptances whose grants exist."""
     if not accepted:
         return {}
@@ -54,7 +41,7 @@ def decode_accepted(record: object) -> Accepted:
     return {str(principal): tuple(map(str, names)) for principal, names in record.items()}
 
 
-def _is_granted(resource: Granting, identifier: str) -> bool:
+def _is_granted(resource: Governed, identifier: str) -> bool:
     if identifier == EVERYBODY:
         return resource.public_mask != 0
     bound = (resource.bound_organisation, resource.bound_team)

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import NoReturn, Protocol
+from collections.abc import Callable
+from typing import NoReturn
 
+from opentalos.catalog.access.governed import Governed
 from opentalos.catalog.access.roles import (
     may_administer,
     may_manage,
@@ -25,28 +26,6 @@ _BOUND_ORGANISATION = int(Permission.DESCRIBE_TOPIC)
 _BOUND_TEAM = int(Permission.PUT_MESSAGE | Permission.GET_MESSAGE | Permission.DESCRIBE_TOPIC)
 _DESCRIBE = int(TableRight.DESCRIBE)
 _RESOURCE_CHARS_MAX = 200  # of a caller's text in an audit line
-
-
-class Governed(Protocol):
-    """What the decision needs of a topic or table. ``masks``: by identifier, whatever its type;
-    ``guest_mask``: of callers without a key, ``public_mask``: of every caller with one."""
-
-    @property
-    def owner(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def resource(self) -> str: ...
-    @property
-    def masks(self) -> Mapping[str, int]: ...
-    @property
-    def guest_mask(self) -> int: ...
-    @property
-    def public_mask(self) -> int: ...
-    @property
-    def bound_organisation(self) -> str: ...
-    @property
-    def bound_team(self) -> str: ...
 
 
 def permissions_of(principal: Principal, topic: Governed) -> int:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from opentalos.catalog.access.authorize import Governed, permissions_of
+from opentalos.catalog.access.authorize import permissions_of
+from opentalos.catalog.access.governed import Governed
 from opentalos.catalog.topics.topic import Topic
 from opentalos.model.errors import BadRequest, PermissionDenied
 from opentalos.model.identity import GUEST, Grantee, GrantType, Permission, Principal

@@ -10,7 +10,8 @@ from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from opentalos.catalog.access.acceptance import ACCEPTED_MAX, EVERYBODY, Accepted, granted
-from opentalos.catalog.access.authorize import Governed, permissions_of
+from opentalos.catalog.access.authorize import permissions_of
+from opentalos.catalog.access.governed import Governed
 from opentalos.model.errors import BadRequest, QuotaExceeded
 from opentalos.model.identity import Principal
 

@@ -5,13 +5,12 @@ ended sessions. When it is full, the oldest of them is covered by a time instead
 this principal that were opened by then are over. So it is bounded, and what ended stays ended.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from opentalos.catalog.records.record_format import decode_record, encode_record
 from opentalos.catalog.records.record_index import Codec, RecordIndex, record_path
-from opentalos.model.errors import AlreadyExists, CorruptLog, NewerFormat
 from opentalos.ports.clock import Clock
 from opentalos.ports.meta_store import MetaStore
 
@@ -37,30 +36,21 @@ class Ended:
 
 def encode_ended(ended: Ended) -> bytes:
     """The record's value."""
-    record = {
-        "version": FORMAT_VERSION,
-        "sessions": dict(ended.sessions),
-        "until_ms": ended.until_ms,
-    }
-    return json.dumps(record, separators=(",", ":")).encode()
+    sessions = dict(ended.sessions)
+    return encode_record(FORMAT_VERSION, sessions=sessions, until_ms=ended.until_ms)
 
 
 def decode_ended(value: bytes) -> Ended:
     """Read a record. Raises: NewerFormat, CorruptLog."""
-    try:
-        record = json.loads(value)
-        if record["version"] != FORMAT_VERSION:
-            raise NewerFormat(
-                f"record of ended sessions has format {record['version']}; this version supports "
-                f"formats up to {FORMAT_VERSION}"
-            )
-        sessions = {
-            str(name): Lifetime(int(opened_ms), int(ends_ms))
-            for name, (opened_ms, ends_ms) in record["sessions"].items()
-        }
-        return Ended(sessions, int(record["until_ms"]))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CorruptLog(f"invalid record of ended sessions: {error}") from error
+    return decode_record(value, FORMAT_VERSION, "ended sessions", _ended)
+
+
+def _ended(record: Any) -> Ended:
+    sessions = {
+        str(name): Lifetime(int(opened_ms), int(ends_ms))
+        for name, (opened_ms, ends_ms) in record["sessions"].items()
+    }
+    return Ended(sessions, int(record["until_ms"]))
 
 
 class EndedSessions:
@@ -96,11 +86,4 @@ class EndedSessions:
                 until_ms = max(until_ms, sessions.pop(name).opened_ms)
             return Ended(sessions, until_ms)
 
-        path = record_path(PREFIX, principal_id)
-        if self._records.get(path) is None:
-            try:
-                await self._records.create(path, with_it(Ended()))
-                return
-            except AlreadyExists:
-                pass  # by another server, at the same time
-        await self._records.change(path, with_it)
+        await self._records.put(record_path(PREFIX, principal_id), Ended(), with_it)

@@ -6,12 +6,13 @@ pass are lost with a process. The records are apart from the principals', since 
 those makes all servers decide rates and routes again.
 """
 
-import json
 from collections.abc import Mapping
+from typing import Any
 
 from opentalos.catalog.principals.principals import PrincipalDirectory
+from opentalos.catalog.records.record_format import decode_record, encode_record
 from opentalos.catalog.records.record_index import Codec, RecordIndex, record_path
-from opentalos.model.errors import AlreadyExists, CorruptLog, NewerFormat, PrincipalNotExist
+from opentalos.model.errors import PrincipalNotExist
 from opentalos.ports.clock import Clock
 from opentalos.ports.meta_store import MetaStore
 
@@ -25,21 +26,16 @@ Uses = Mapping[str, int]  # key id to the time of its last use
 
 def encode_uses(uses: Uses) -> bytes:
     """The record's value."""
-    return json.dumps({"version": FORMAT_VERSION, "keys": uses}, separators=(",", ":")).encode()
+    return encode_record(FORMAT_VERSION, keys=uses)
 
 
 def decode_uses(value: bytes) -> Uses:
     """Read a record. Raises: NewerFormat, CorruptLog."""
-    try:
-        record = json.loads(value)
-        if record["version"] != FORMAT_VERSION:
-            raise NewerFormat(
-                f"record of key uses has format {record['version']}; this version supports "
-                f"formats up to {FORMAT_VERSION}"
-            )
-        return {str(key_id): int(used_ms) for key_id, used_ms in record["keys"].items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CorruptLog(f"invalid record of key uses: {error}") from error
+    return decode_record(value, FORMAT_VERSION, "key uses", _uses)
+
+
+def _uses(record: Any) -> Uses:
+    return {str(key_id): int(used_ms) for key_id, used_ms in record["keys"].items()}
 
 
 class KeyUses:
@@ -99,11 +95,4 @@ class KeyUses:
             kept = {key_id: used_ms for key_id, used_ms in before.items() if key_id in known}
             return kept | dict.fromkeys(key_ids, now_ms)
 
-        path = record_path(PREFIX, owner)
-        if self._records.get(path) is None:
-            try:
-                await self._records.create(path, used({}))
-                return
-            except AlreadyExists:
-                pass
-        await self._records.change(path, used)
+        await self._records.put(record_path(PREFIX, owner), {}, used)

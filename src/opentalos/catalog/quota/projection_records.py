@@ -14,11 +14,9 @@ from opentalos.catalog.quota.projection import (
 )
 from opentalos.catalog.records.record_index import Codec, RecordIndex, record_path
 from opentalos.model.errors import (
-    AlreadyExists,
     BadRequest,
     CorruptLog,
     NewerFormat,
-    NotFound,
     QuotaExceeded,
 )
 from opentalos.ports.meta_store import MetaStore
@@ -64,13 +62,7 @@ class ProjectionCatalog:
             await self._put(path, added)
 
     async def _put(self, path: str, added: Sequence[Projection]) -> None:
-        try:
-            await self._records.change(path, lambda stored: merged(stored, added))
-        except NotFound:
-            try:
-                await self._records.create(path, merged({}, added))
-            except AlreadyExists:  # another server was quicker
-                await self._records.change(path, lambda stored: merged(stored, added))
+        await self._records.put(path, {}, lambda stored: merged(stored, added))
 
     def _shard_changed(self, path: str, old: _Shard | None, new: _Shard | None) -> None:
         for tenant in old or ():

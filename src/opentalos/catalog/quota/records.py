@@ -18,7 +18,6 @@ from opentalos.model.errors import (
     AlreadyExists,
     CorruptLog,
     NewerFormat,
-    NotFound,
     QuotaExceeded,
     QuotaNotExist,
     StoreUnavailable,
@@ -188,13 +187,8 @@ class QuotaCatalog:
         self._serial = latest.serial + 1
 
     async def _put(self, path: str, value: _Value) -> None:
-        try:
-            await self._records.change(path, lambda stored: value)
-        except NotFound:
-            try:
-                await self._records.create(path, value)
-            except AlreadyExists:  # another server was quicker; the last one to write wins
-                await self._records.change(path, lambda stored: value)
+        # The last one to write wins.
+        await self._records.put(path, value, lambda stored: value)
 
     def _record_changed(self, path: str, old: _Value | None, new: _Value | None) -> None:
         kind, key = path.split("/")[1], path

@@ -124,6 +124,19 @@ class RecordIndex(Generic[T]):
             f"could not change record {path}: too many concurrent changes; retry"
         )
 
+    async def put(self, path: str, empty: T, change: Callable[[T], T]) -> None:
+        """``change`` a record, or make it from ``change(empty)`` if there is none.
+
+        Raises: as ``change``, but not NotFound; an unknown outcome as the store says.
+        """
+        if self._records.get(path) is None:
+            try:
+                await self.create(path, change(empty))
+                return
+            except AlreadyExists:
+                pass  # another server was quicker
+        await self.change(path, change)
+
     async def remove(self, path: str, expected: T) -> None:
         """Remove a record if it still has this value."""
         stored = self._records.get(path)

@@ -17,6 +17,7 @@ from opentalos.cli.commands.table.schema import (
     with_schema_options,
 )
 from opentalos.cli.commands.table.streams import stream
+from opentalos.cli.commands.tenant.acceptance import Granted, add_acceptance
 from opentalos.cli.connection.completion import table_argument
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
@@ -302,29 +303,4 @@ def disable(table: str, yes: bool, output: Output, server: ServerOptions) -> Non
     output.done(f"{table} is {found['state']}", **found)
 
 
-@table.command()
-@table_argument
-@with_format
-@with_server
-def accept(table: str, output: Output, server: ServerOptions) -> None:
-    """Accept what the owner of TABLE granted to you: its plain name then means this table.
-
-    For programs that cannot write OWNER/NAME. Revoking the grant also revokes the acceptance.
-
-    Example: talos table accept alice/people
-    """
-    server.rest()("PUT", rest_path("tables", table, "acceptance"))
-    output.done(f"accepted the grant on {table}", table=table, accepted=True)
-
-
-@table.command()
-@table_argument
-@with_format
-@with_server
-def decline(table: str, output: Output, server: ServerOptions) -> None:
-    """Take the acceptance of a grant on TABLE back; the grant remains.
-
-    Example: talos table decline alice/people
-    """
-    server.rest()("DELETE", rest_path("tables", table, "acceptance"))
-    output.done(f"declined the grant on {table}", table=table, accepted=False)
+add_acceptance(table, Granted("table", table_argument, "talos table {} alice/people"))

@@ -5,6 +5,7 @@ from typing import Final
 
 import click
 
+from opentalos.cli.commands.tenant.acceptance import Granted, add_acceptance
 from opentalos.cli.connection.completion import topic_argument
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
@@ -82,30 +83,5 @@ def revoke(topic: str, grantee: str, output: Output, server: ServerOptions) -> N
     output.done(f"revoked all permissions of {grantee} on {topic}", topic=topic, grantee=grantee)
 
 
-@acl.command()
-@topic_argument
-@with_format
-@with_server
-def accept(topic: str, output: Output, server: ServerOptions) -> None:
-    """Accept what the owner of TOPIC granted to you: its plain name then means this topic.
-
-    For programs that cannot write OWNER/NAME, such as the official SDKs. Revoking the grant also
-    revokes the acceptance.
-
-    Example: talos acl accept alice/orders
-    """
-    server.rest()("PUT", rest_path("topics", topic, "acceptance"))
-    output.done(f"accepted the grant on {topic}", topic=topic, accepted=True)
-
-
-@acl.command()
-@topic_argument
-@with_format
-@with_server
-def decline(topic: str, output: Output, server: ServerOptions) -> None:
-    """Take the acceptance of a grant on TOPIC back; the grant remains.
-
-    Example: talos acl decline alice/orders
-    """
-    server.rest()("DELETE", rest_path("topics", topic, "acceptance"))
-    output.done(f"declined the grant on {topic}", topic=topic, accepted=False)
+_EXAMPLE: Final = "talos acl {} alice/orders"
+add_acceptance(acl, Granted("topic", topic_argument, _EXAMPLE, ", such as the official SDKs"))

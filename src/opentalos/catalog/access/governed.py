@@ -1,0 +1,26 @@
+"""Governed: a topic or table, as the rules of access see it."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class Governed(Protocol):
+    """What the decision needs of a topic or table. ``masks``: by identifier, whatever its type;
+    ``guest_mask``: of callers without a key, ``public_mask``: of every caller with one."""
+
+    @property
+    def owner(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def resource(self) -> str: ...
+    @property
+    def masks(self) -> Mapping[str, int]: ...
+    @property
+    def guest_mask(self) -> int: ...
+    @property
+    def public_mask(self) -> int: ...
+    @property
+    def bound_organisation(self) -> str: ...
+    @property
+    def bound_team(self) -> str: ...
