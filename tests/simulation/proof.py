@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 from tests.simulation.mutants import Mutant
+from tests.simulation.replay import command
 
 from opentalos.testing.simulation.seed_run import Report
 from opentalos.testing.simulation.world.world import WorldConfig
@@ -38,10 +39,13 @@ def prove_caught(
                 caught.append(seed)
                 if len(caught) == CATCHES:
                     break
-    assert len(caught) == CATCHES, f"{mutant.name} showed only: {shown}"
+    replay = command(mutant, 0, real=False)
+    assert len(caught) == CATCHES, f"{mutant.name} showed only: {shown}\n{replay}"
     for seed in caught:
-        problem = played(run, seed, config).problem
-        assert not problem, f"the real code fails as well: {problem}"
+        # The world is the mutant's, so the report's own command would replay another.
+        problem = played(run, seed, config).problem.partition("\nreplay: ")[0]
+        replay = command(mutant, seed, real=True)
+        assert not problem, f"the real code fails as well: {problem}\n{replay}"
 
 
 class Played(NamedTuple):

@@ -62,7 +62,7 @@ def main(
             report = run_seed(number, config)
         failed += not report.ok
         if trace:
-            _print_trace(report)
+            print_trace(report)
         if history is not None:
             with history.open("w") as sink:
                 dump(report.history, sink)
@@ -74,7 +74,8 @@ def main(
     sys.exit(1 if failed else 0)
 
 
-def _print_trace(report: Report) -> None:
+def print_trace(report: Report) -> None:
+    """Every operation and fault in order."""
     history = report.history
     lines = [(note.at_s, f"{note.kind} {dict(note.args)}") for note in history.notes]
     for operation in history.operations:
