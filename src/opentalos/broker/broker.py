@@ -1,7 +1,7 @@
 """Broker: the composition of all use cases over the three stores and the clock."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -44,9 +44,11 @@ from opentalos.broker.tables.api.access import TableAccess
 from opentalos.broker.tables.api.admin import TableAdminService
 from opentalos.broker.tables.api.put_fast_path import PutFastPath
 from opentalos.broker.tables.api.service import TableService
+from opentalos.broker.tables.encrypted_rows import EncryptedRows
 from opentalos.broker.tables.maintenance.upkeep import TableUpkeep
 from opentalos.broker.tables.shard.shards import TableShards
 from opentalos.catalog.access.authorize import Authorizer
+from opentalos.catalog.encryption.tenant_keys import EncryptionPlan, TenantKeys
 from opentalos.catalog.principals.ended_sessions import EndedSessions
 from opentalos.catalog.principals.key_uses import KeyUses
 from opentalos.catalog.principals.principals import PrincipalDirectory
@@ -72,7 +74,7 @@ from opentalos.ports.meta_store import MetaStore
 from opentalos.ports.peers import Peers
 from opentalos.ports.row_store import RowStore
 
-__all__ = ["Broker", "BrokerConfig", "open_broker"]
+__all__ = ["Broker", "BrokerConfig", "EncryptionPlan", "open_broker"]
 
 _LOG = logging.getLogger("opentalos.broker")
 
@@ -81,6 +83,7 @@ _LOG = logging.getLogger("opentalos.broker")
 class Catalogs:
     """The records that a broker keeps in memory, in the order they are loaded."""
 
+    keys: TenantKeys
     principals: PrincipalDirectory
     sealing: PrincipalSealing
     key_uses: KeyUses
@@ -191,6 +194,7 @@ class Broker:
         try:
             if self._cluster is not None:
                 await self._cluster.enter()
+            await self.catalogs.keys.start()
             await self.context.log.start()
             await self.catalogs.sealing.prepare()
             await self.catalogs.principals.start()
@@ -201,6 +205,7 @@ class Broker:
             await self.catalogs.topics.start()
             await self.catalogs.topic_groups.start()
             await self.catalogs.tables.start()
+            await self.catalogs.keys.ensure(self._owners())
             await self.groups.start()
             if self._cluster is not None:
                 await self._cluster.serve()
@@ -215,6 +220,11 @@ class Broker:
         self.table_upkeep.start()
         if self.metering is not None:
             self.metering.start()
+
+    def _owners(self) -> Sequence[str]:
+        """Of topics and tables."""
+        topics, tables = self.catalogs.topics.all(), self.catalogs.tables.all()
+        return [*(topic.owner for topic in topics), *(table.owner for table in tables)]
 
     @property
     def membership(self) -> Cluster | None:
@@ -260,6 +270,7 @@ class Broker:
             self.catalogs.ended_sessions.close,
             self.catalogs.key_uses.close,
             self.catalogs.principals.close,
+            self.catalogs.keys.close,
         )
         self.context.blocks.close()
         for close in closers:
@@ -269,7 +280,9 @@ class Broker:
                 _LOG.warning("could not close cleanly: %s", error)
 
     def table_changed(self, old: Table | None, new: Table | None) -> None:
-        """Forget the shards of a dropped table."""
+        """Forget the shards of a dropped table; a new one needs its owner's data key."""
+        if new is not None:
+            self.catalogs.keys.ensure_soon(new.owner)
         if old is not None and (new is None or new.state is TableState.DELETING):
             self.shards.forget(old.uuid)
 
@@ -308,13 +321,21 @@ def open_broker(
     """Compose a broker; no I/O happens before ``start``. With ``peers`` it joins a cluster."""
     cluster = Cluster(meta, files, peers, clock, config) if peers is not None else None
     guard = cluster.guard if cluster is not None else SingleServerGuard()
+    keys = TenantKeys(meta, clock, config.encryption)
     log = LogStore(
-        files=files, meta=meta, clock=clock, server=config.server, limits=config.log, guard=guard
+        files=files,
+        meta=meta,
+        clock=clock,
+        server=config.server,
+        limits=config.log,
+        guard=guard,
+        keys=keys if config.encryption is not None else None,
     )
 
     def topic_changed(old: Topic | None, new: Topic | None) -> None:
         """The log and the throttle follow every change, of this server or another."""
         if new is not None and new.status == TopicStatus.ACTIVE:
+            keys.ensure_soon(new.owner)
             if old is None or log_settings(old, config) != log_settings(new, config):
                 log.update_topic(log_settings(new, config))
             if old is not None and old.quota != new.quota:
@@ -333,6 +354,7 @@ def open_broker(
 
     principals = PrincipalDirectory(meta, clock, config.secret_box, lambda: throttle.invalidate())
     catalogs = Catalogs(
+        keys=keys,
         principals=principals,
         sealing=PrincipalSealing(meta, clock, principals, _seal_plan(config, cluster)),
         key_uses=KeyUses(meta, clock, principals, config.auth.key_use_interval_s),
@@ -356,12 +378,16 @@ def open_broker(
         throttle=throttle,
         spaces=spaces,
         ownership=cluster.ownership if cluster else SingleServerOwnership(config.advertise),
+        keys=keys,
         peers=peers,
     )
     groups = Coordinator(rows, clock, config.group, config.server, guard.certain)
     if cluster is not None:
         cluster.attach(log, catalogs.topics)
-    broker = Broker(context, catalogs, groups, Stores(meta=meta, rows=rows), cluster)
+    table_rows = rows
+    if config.encryption is not None:
+        table_rows = EncryptedRows(rows, keys, catalogs.tables.by_uuid)
+    broker = Broker(context, catalogs, groups, Stores(meta=meta, rows=table_rows), cluster)
     if cluster is not None:
         _follow(cluster, broker)
     return broker

@@ -7,6 +7,7 @@ from opentalos.broker.cluster.ownership import Ownership
 from opentalos.broker.long_work import LongWork
 from opentalos.broker.messaging.block_reader import BlockReader
 from opentalos.catalog.access.authorize import Authorizer, topic_not_exist
+from opentalos.catalog.encryption.tenant_keys import EncryptionPlan, TenantKeys
 from opentalos.catalog.principals.seal import SealMemory
 from opentalos.catalog.principals.secret_box import SecretBox
 from opentalos.catalog.quota.change_rates import ChangeRates
@@ -51,6 +52,7 @@ class BrokerConfig:
     advertise: str
     secret_box: SecretBox
     seal_memory: SealMemory | None = None  # None: see SealPlan
+    encryption: EncryptionPlan | None = None  # None: this server has no encryption key
     # Sessions are signed with it; empty: with a random one, so that they end with the process.
     session_key: bytes = field(default=b"", repr=False)
     incarnation: str = ""
@@ -86,6 +88,7 @@ class BrokerContext:
     throttle: Throttle
     spaces: SpaceLedger
     ownership: Ownership
+    keys: TenantKeys
     peers: Peers | None = None  # None: a single server
     # Asked before every change of a topic, table, grant, topic group or request for quota.
     changes: ChangeRates = field(init=False)

@@ -15,6 +15,7 @@ from opentalos.log.partition.ownership_guard import OwnershipGuard
 from opentalos.log.scheduling.background import BackgroundTasks
 from opentalos.log.scheduling.lanes import CommitLanes
 from opentalos.log.scheduling.shares import Shares
+from opentalos.log.segment.format import PLAIN_VERSION, SEGMENT_VERSION
 from opentalos.log.segment.view import ViewCache
 from opentalos.log.tail_cache import TailCache
 from opentalos.log.trusted_time import TrustedTime
@@ -23,6 +24,7 @@ from opentalos.model.limits import LogLimits
 from opentalos.model.message import PartitionKey
 from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
+from opentalos.ports.key_ring import KeyRing
 
 SEGMENTS_OPEN_USUAL = 4_096  # where nobody measured what the process may have
 PENDING_DELETIONS_MAX = 100_000  # files; above it a partition's next owner deletes them
@@ -60,6 +62,12 @@ class LogContext:
     make_room: Callable[[], None] | None = None  # called above ``open_max``
     went_idle: Callable[[Any], None] | None = None  # called when an open partition has no work
     traffic: dict[str, dict[int, Traffic]] = field(default_factory=dict)  # by topic uuid
+    keys: KeyRing | None = None  # None: this server can neither encrypt nor decrypt
+
+    @property
+    def segment_version(self) -> int:
+        """Of new segments: servers that know no encryption must not serve encrypted blocks."""
+        return PLAIN_VERSION if self.keys is None else SEGMENT_VERSION
 
     @property
     def open_max(self) -> int:

@@ -54,6 +54,7 @@ from opentalos.model.limits import LogLimits
 from opentalos.model.message import Durability, PartitionKey
 from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
+from opentalos.ports.key_ring import KeyRing
 from opentalos.ports.meta_store import MetaStore
 
 __all__ = ["LogStore", "TopicLogSettings", "metered_logs"]
@@ -85,6 +86,7 @@ class LogStore:
         server: str,
         limits: LogLimits,
         guard: OwnershipGuard | None = None,
+        keys: KeyRing | None = None,
     ) -> None:
         self.counters, self.journaled = LogCounters(), limits.journaled
         self._partitions: dict[PartitionKey, PartitionLog] = {}
@@ -130,6 +132,7 @@ class LogStore:
             views=ViewCache(files, limits.index_interval_bytes),
             pending_deletions={},
             went_idle=self._end_marks.went_idle if limits.end_mark_ms else None,
+            keys=keys,
         )
         self._unrecovered = UnrecoveredPartitions(self._context, self._known_log)
         self._journal_care = JournalUpkeep(

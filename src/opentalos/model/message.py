@@ -32,6 +32,10 @@ class PayloadFormat(IntEnum):
     KAFKA = 2  # one Kafka record batch v2
 
 
+# Bit of a stored format: the payload is encrypted; see log/segment/encrypted_format.py.
+ENCRYPTED = 0x80
+
+
 class PartitionKey(NamedTuple):
     """Identifies a partition; a recreated topic has another uuid."""
 

@@ -34,7 +34,12 @@ from opentalos.model.limits import (
     ZookeeperLimits,
 )
 from opentalos.model.names import check_name
-from opentalos.model.settings.security import AuditSettings, AuthLimits, TlsSettings
+from opentalos.model.settings.security import (
+    AuditSettings,
+    AuthLimits,
+    EncryptionSettings,
+    TlsSettings,
+)
 from opentalos.model.settings.tables import SdsLimits
 from opentalos.ports.meta_store import VALUE_BYTES_MAX
 
@@ -148,6 +153,7 @@ class Config:
     metering: MeteringSettings = field(default_factory=MeteringSettings)
     auth: AuthLimits = field(default_factory=AuthLimits)
     audit: AuditSettings = field(default_factory=AuditSettings)
+    encryption: EncryptionSettings = field(default_factory=EncryptionSettings)
     oidc: OidcSettings = field(default_factory=OidcSettings)
     message: MessageLimits = field(default_factory=MessageLimits)
     log: LogLimits = field(default_factory=LogLimits)

@@ -17,9 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from opentalos.adapters.data_key import AesGcmDataKey
+from opentalos.adapters.encryption_keys import read_encryption_keys
 from opentalos.adapters.secret_box import AesGcmSecretBox
 from opentalos.adapters.system_clock import SystemClock
-from opentalos.broker.broker import Broker, BrokerConfig, open_broker
+from opentalos.broker.broker import Broker, BrokerConfig, EncryptionPlan, open_broker
 from opentalos.broker.cluster.cluster import SEAL_SHARE
 from opentalos.gateway.health import Readiness, reply_starting
 from opentalos.gateway.http.server import HttpServer
@@ -27,6 +29,7 @@ from opentalos.gateway.sds_http.starting import starting_routes
 from opentalos.model.address import TLS_SCHEME
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.limits import LogLimits, SystemTopicSettings
+from opentalos.model.settings.security import EncryptionSettings
 from opentalos.server.cluster_join import Member, become_member
 from opentalos.server.config import Config, changed_keys, parse_address
 from opentalos.server.data_directory import DataDirectory
@@ -138,6 +141,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
     A cluster member listens first: it must know which port to advertise, and the other servers must
     not take it for crashed while it starts.
     """
+    encryption = encryption_plan(config.encryption)  # before it listens: it may wait for a KMS
     async with contextlib.AsyncExitStack() as undo:
         tls, watch, readiness = ServerTls(config.tls), LoopWatch(), Readiness()
         http = HttpServer(config.http)
@@ -156,6 +160,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             undo.push_async_callback(member.peers.close)
             key = member.key
         settings = _broker_config(config, stores, directory.server, key, directory)
+        settings = replace(settings, encryption=encryption)
         if member is not None and place is not None:
             settings = _as_member(settings, config, member, place)
         broker = open_broker(
@@ -257,6 +262,19 @@ def _broker_config(
         ),
         native_commits=stores.native_commits,
         offload=stores.offload,
+    )
+
+
+def encryption_plan(settings: EncryptionSettings) -> EncryptionPlan | None:
+    """The server keys of [encryption]; None: there is none. Raises: ConfigError."""
+    found = read_encryption_keys(settings)
+    if not found:
+        return None
+    return EncryptionPlan(
+        boxes=[AesGcmSecretBox(key) for key in found.values()],
+        sources=list(found),
+        make_key=AesGcmDataKey,
+        enabled=settings.enabled,
     )
 
 

@@ -208,6 +208,7 @@ class TopicService:
         """Raises: QuotaExceeded; AlreadyExists: live or a tombstone, and visible here now."""
         async with self._counting:
             self._check_counts(topic.owner, topic.partitions, topics=1)
+            await self._context.keys.ensure((topic.owner,))
             await self._context.topics.create(topic)
 
     async def _make_way(self, owner: str, name: str) -> None:

@@ -139,6 +139,7 @@ class SystemTopics:
         )
         uuid, now_ms = context.clock.token(UUID_BYTES).hex(), context.clock.wall_ms()
         topic = new_topic(new, (SYSTEM_TENANT, name), uuid, now_ms, limits)
+        await context.keys.ensure((SYSTEM_TENANT,))
         try:
             await context.topics.create(topic)
         except AlreadyExists:  # another server was faster

@@ -26,9 +26,12 @@ from opentalos.log.results import (
     PartitionStats,
     ReadResult,
 )
+from opentalos.log.segment.encrypted_format import decrypt_blocks, encrypt_block, readable_part
+from opentalos.log.segment.format import block_error
 from opentalos.log.segment.reader import SegmentReader, Wanted
 from opentalos.log.segment.view import SegmentView
 from opentalos.model.errors import (
+    BadRequest,
     CorruptLog,
     NotFound,
     OffsetOutOfRange,
@@ -64,7 +67,7 @@ class PartitionLog:
         self._proof: EndProof | None = None  # from when it is first needed
         # ``append(block, waiter)``: queue a block. Raises Unavailable or RequestError: not done,
         # the waiter is not called. A bound method, to save a call on the hot path.
-        self.append = writer.append
+        self.append = writer.append if context.keys is None else self._append_encrypted
 
     async def read(
         self, offset: int, *, messages_max: int, bytes_max: int, hold_s: float = 0.0
@@ -100,7 +103,7 @@ class PartitionLog:
                 continue
             blocks = await self._blocks(wanted)
             if blocks:
-                return ReadResult(blocks, self.writer.range())
+                return ReadResult(await self._decrypted(blocks), self.writer.range())
         raise PartitionNotServing(f"{name_of(self.key)} changed while it was read")
 
     def read_cached(self, offset: int, *, messages_max: int, bytes_max: int) -> ReadResult | None:
@@ -108,6 +111,8 @@ class PartitionLog:
         writer = self.writer
         blocks = writer.tail.read(offset, messages_max, bytes_max)
         if blocks is None or offset < writer.versioned.manifest.start:
+            return None
+        if not decrypt_blocks(blocks, self._context.keys, self.key):
             return None
         self._context.counters.cache_hits += 1
         return ReadResult(blocks, writer.range())
@@ -195,6 +200,27 @@ class PartitionLog:
         return self.writer.versioned.manifest.epoch
 
     # --- inside ---------------------------------------------------------------------------------
+
+    def _append_encrypted(self, block: MessageBlock, waiter: AppendWaiter) -> None:
+        """``append`` of a server that has keys."""
+        keys, writer = self._context.keys, self.writer
+        key = None if keys is None else keys.current(writer.settings.tenant)
+        if key is not None:
+            fault = block_error(block)
+            if fault:
+                raise BadRequest(fault)
+            block = encrypt_block(block, key, self.key)
+        writer.append(block, waiter)
+
+    async def _decrypted(self, blocks: list[StoredBlock]) -> list[StoredBlock]:
+        """As their producers sent them. Raises: PartitionNotServing, CorruptLog."""
+        keys = self._context.keys
+        if not decrypt_blocks(blocks, keys, self.key):
+            if keys is not None:  # another server may have made the key a moment ago
+                await keys.refresh(self.writer.settings.tenant)
+            if not decrypt_blocks(blocks, keys, self.key):
+                return readable_part(blocks, keys, name_of(self.key))
+        return blocks
 
     async def _find_time(self, time_ms: int) -> int:
         for segment in self.writer.versioned.manifest.sealed:

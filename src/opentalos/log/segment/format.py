@@ -4,6 +4,7 @@ Shape: segment header, 64 bytes, big endian
     [magic 8][version u16][header bytes u16][seed u32][epoch u64][base offset u64]
     [created ms u64][partition u32][durability u8][reserved 15]
     [crc u32 of the bytes before, not seeded]
+    Version 2 may have encrypted blocks (encrypted_format.py), version 1 has none.
     The durability is that of every commit of the file: 1 synced, 2 flushed; 0 in files of older
     servers, which do not say. The first commit is synced in every file.
 Shape: block, big endian
@@ -34,7 +35,8 @@ from opentalos.model.message import (
 )
 
 SEGMENT_MAGIC = b"\x89TALOSEG"
-SEGMENT_VERSION = 1
+SEGMENT_VERSION = 2
+PLAIN_VERSION = 1  # no block is encrypted, so servers that know no encryption read it
 SEGMENT_HEADER = struct.Struct(">8sHHIQQQIB15xI")
 SEGMENT_HEADER_BYTES = SEGMENT_HEADER.size
 BLOCK_HEADER = struct.Struct(">IIIIQQQqqQIqBBHHH")
@@ -73,12 +75,13 @@ class SegmentHeader(NamedTuple):
     created_ms: int
     partition: int
     durability: Durability | None = None  # of every commit; None: the file does not say
+    version: int = PLAIN_VERSION
 
     def encode(self) -> bytes:
         """The 64 bytes of the header."""
         raw = SEGMENT_HEADER.pack(
             SEGMENT_MAGIC,
-            SEGMENT_VERSION,
+            self.version,
             SEGMENT_HEADER_BYTES,
             self.seed,
             self.epoch,
@@ -100,7 +103,7 @@ class SegmentHeader(NamedTuple):
             raise NewerFormat(f"segment version {version}, this server knows {SEGMENT_VERSION}")
         if crc != _crc32c(0, raw[: SEGMENT_HEADER_BYTES - CRC_BYTES]):
             raise CorruptLog("segment header fails its check at position 0")
-        return cls._make((*places, _DURABILITIES.get(durability)))
+        return cls._make((*places, _DURABILITIES.get(durability), version))
 
 
 class BlockHeader(NamedTuple):

@@ -133,7 +133,10 @@ class _Copy:
 
     def _head(self, first: SegmentHeader) -> bytes:
         return first._replace(
-            seed=self._seed, epoch=self._merged.epoch, durability=Durability.FLUSHED
+            seed=self._seed,
+            epoch=self._merged.epoch,
+            durability=Durability.FLUSHED,
+            version=self._context.segment_version,
         ).encode()
 
     async def _put(self, chunk: bytes) -> None:

@@ -16,6 +16,7 @@ from opentalos.log.journal.journaled_file import JournaledFile
 from opentalos.log.manifest.manifest import Segment
 from opentalos.log.manifest.store import NOTHING
 from opentalos.log.results import AppendWaiter
+from opentalos.log.segment.encrypted_format import plain_bytes
 from opentalos.log.segment.format import (
     FLAG_PRODUCER_FENCE,
     BlockPlace,
@@ -32,11 +33,7 @@ from opentalos.log.segment.view import SegmentView, store_side_index
 from opentalos.log.tail_cache import CACHED_BLOCK_BYTES, CachedBlock
 from opentalos.model.errors import BadRequest, OutcomeUnknown, TalosError
 from opentalos.model.limits import LogLimits
-from opentalos.model.message import (
-    Durability,
-    MessageBlock,
-    PartitionKey,
-)
+from opentalos.model.message import ENCRYPTED, Durability, MessageBlock, PartitionKey
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +75,7 @@ class Group:
         self.index_position = 0  # from which on the index takes the next block
         self.messages = 0
         self.bytes = 0
-        self.payload_bytes = 0  # of ``bytes``: without the log's headers
+        self.payload_bytes = 0  # as producers sent them
         self.stored_bytes = 0  # what ``stored`` counts in the tail cache
         self.pending_bytes = 0  # of everything taken from the queue
 
@@ -252,7 +249,7 @@ class OpenSegment:
         group.chunks += (encoded, payload)
         group.entries.append((block, waiter, size, base))
         group.bytes += size
-        group.payload_bytes += len(payload)
+        group.payload_bytes += len(payload) if payload_format < ENCRYPTED else plain_bytes(payload)
         group.messages += messages
         group.next_offset = base + messages
         if messages:
@@ -365,8 +362,9 @@ def begin_segment(
     """The segment that ``new`` becomes, and what its first commit has to write before all else."""
     seed = max(int.from_bytes(context.clock.token(SEED_BYTES), "big"), 1)
     base, state = start.base_offset, start.state
-    created_ms = context.time.append_ms()
-    header = SegmentHeader(seed, start.epoch, base, created_ms, key.partition, new.durability)
+    created_ms, version = context.time.append_ms(), context.segment_version
+    place_of_file = (seed, start.epoch, base, created_ms, key.partition)
+    header = SegmentHeader(*place_of_file, new.durability, version)
     place = BlockPlace(seed, base, state.last_append_ms)
     view = SegmentView(new.path, seed, base, SparseIndex(context.limits.index_interval_bytes))
     head = header.encode() + state_block(state.encode(), base, place)

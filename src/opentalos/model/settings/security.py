@@ -1,4 +1,4 @@
-"""Sections of the configuration file that say who gets in: [tls], [auth] and [audit]."""
+"""Sections of the configuration file for security: [tls], [auth], [audit] and [encryption]."""
 
 from dataclasses import dataclass
 
@@ -47,6 +47,24 @@ class TlsSettings:
     def enabled(self) -> bool:
         """Whether the port has TLS."""
         return bool(self.cert_file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncryptionSettings:
+    """[encryption] Encryption of messages and rows at rest; on if there is a key."""
+
+    key_file: str = ""  # base64 of 32 random bytes, mode 0600: the key that wraps all data keys
+    key_command: str = ""  # or a program with arguments, such as of a KMS, that prints it
+    other_key_file: str = ""  # a former or next key, which only unwraps
+    key_command_timeout_s: float = 10.0  # the start of the server waits for the command so long
+    enabled: bool = True  # false: new data is not encrypted, encrypted data stays readable
+
+    def __post_init__(self) -> None:
+        both = bool(self.key_file) and bool(self.key_command)
+        need(not both, "set either key_file or key_command")
+        other = bool(self.other_key_file) and not (self.key_file or self.key_command)
+        need(not other, "other_key_file needs key_file or key_command")
+        need(0 < self.key_command_timeout_s <= 60, "need 0 < key_command_timeout_s <= 60")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

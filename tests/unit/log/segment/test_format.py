@@ -151,8 +151,11 @@ def test_a_segment_header_round_trips_and_a_newer_one_is_refused() -> None:
     raw = header.encode()
     assert len(raw) == SEGMENT_HEADER_BYTES
     assert SegmentHeader.decode(raw) == header
-    with pytest.raises(NewerFormat, match="version 2"):
-        SegmentHeader.decode(raw[:8] + b"\x00\x02" + raw[10:])
+    assert raw[8:10] == b"\x00\x01"  # so that servers that know no encryption read it
+    encrypted = header._replace(version=2)
+    assert SegmentHeader.decode(encrypted.encode()) == encrypted
+    with pytest.raises(NewerFormat, match="version 3"):
+        SegmentHeader.decode(raw[:8] + b"\x00\x03" + raw[10:])
     with pytest.raises(CorruptLog):
         SegmentHeader.decode(raw[:20] + b"\xff" + raw[21:])
 

@@ -292,6 +292,7 @@ class TableAdminService:
                     f"tables of {table.owner}: limit {limits.user_tables}, measured {owned}"
                 )
             check_owner_quota(table, table.quota_bytes, tables.all(), limits)
+            await self._context.keys.ensure((table.owner,))
             await tables.create(table)
 
     async def _make_way(self, owner: str, name: str) -> None:

@@ -1,0 +1,1 @@
+"""Data keys of tenants: their records, and which key encrypts what is stored next."""

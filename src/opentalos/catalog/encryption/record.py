@@ -1,0 +1,96 @@
+"""Records of data keys in the MetaStore: each is wrapped by a server key, never plain."""
+
+import base64
+import json
+from typing import Any, Final, NamedTuple
+
+from opentalos.catalog.records.record_index import record_path
+from opentalos.model.errors import CorruptLog, NewerFormat
+from opentalos.ports.key_ring import KEY_ID_BYTES
+
+ROOT: Final = "encryption"
+TENANTS: Final = f"{ROOT}/tenants"  # below it a record per tenant
+SERVER_KEY: Final = f"{ROOT}/server-key"  # which key wraps; its presence says: encrypted
+FORMAT_VERSION: Final = 1
+
+
+class WrappedKey(NamedTuple):
+    """One version of a tenant's data key."""
+
+    id: bytes
+    created_ms: int
+    by: str  # name of the server key that wraps it
+    wrapped: bytes
+
+
+class TenantRecord(NamedTuple):
+    """All versions of one tenant's key; the last encrypts, the others only decrypt."""
+
+    tenant: str
+    keys: tuple[WrappedKey, ...]
+
+
+def tenant_path(tenant: str) -> str:
+    """Path of a tenant's record."""
+    return f"{TENANTS}/{record_path(tenant)}"
+
+
+def encode_tenant(record: TenantRecord) -> bytes:
+    """The record's value."""
+    keys = [
+        {
+            "id": key.id.hex(),
+            "created_ms": key.created_ms,
+            "by": key.by,
+            "wrapped": base64.b64encode(key.wrapped).decode(),
+        }
+        for key in record.keys
+    ]
+    return _encode({"tenant": record.tenant, "keys": keys})
+
+
+def decode_tenant(value: bytes) -> TenantRecord:
+    """Read a record. Raises: NewerFormat, CorruptLog."""
+    try:
+        record = _decode(value)
+        keys = tuple(
+            WrappedKey(
+                bytes.fromhex(key["id"]),
+                int(key["created_ms"]),
+                str(key["by"]),
+                base64.b64decode(key["wrapped"], validate=True),
+            )
+            for key in record["keys"]
+        )
+        if not keys or any(len(key.id) != KEY_ID_BYTES for key in keys):
+            raise CorruptLog("invalid record of data keys: no key, or a key id of a wrong length")
+        return TenantRecord(str(record["tenant"]), keys)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptLog(f"invalid record of data keys: {error}") from error
+
+
+def encode_server_key(name: str) -> bytes:
+    """The record that names the server key which wraps all others."""
+    return _encode({"by": name})
+
+
+def decode_server_key(value: bytes) -> str:
+    """Name of the server key. Raises: NewerFormat, CorruptLog."""
+    try:
+        return str(_decode(value)["by"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptLog(f"record {SERVER_KEY} is invalid: {error}") from error
+
+
+def _encode(fields: dict[str, object]) -> bytes:
+    return json.dumps({"version": FORMAT_VERSION, **fields}, separators=(",", ":")).encode()
+
+
+def _decode(value: bytes) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(value)
+    if record["version"] != FORMAT_VERSION:
+        raise NewerFormat(
+            f"record of encryption keys has format {record['version']}; this version supports "
+            f"formats up to {FORMAT_VERSION}"
+        )
+    return record
