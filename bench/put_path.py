@@ -1,6 +1,6 @@
 """CPU of a put on the loop's thread, without sockets, threads and disk; see README.md.
 
-usage: python -m bench.put_path [--rounds N] [--json]
+usage: python -m bench.put_path [--rounds N] [--encrypted] [--json]
 
 Signed requests go into real connections, through gateway, broker and log, to files that only count
 bytes; the transport takes the reply. What is left out are system calls and hand-overs of the
@@ -22,10 +22,11 @@ import uvloop
 from bench.client import BenchTopic
 from bench.garbage import Collections
 from bench.server import KEY_ID, SECRET
+from opentalos.adapters.data_key import AesGcmDataKey
 from opentalos.adapters.memory import MemoryFileStore, MemoryMetaStore, MemoryRowStore
 from opentalos.adapters.secret_box import AesGcmSecretBox
 from opentalos.adapters.system_clock import SystemClock
-from opentalos.broker.broker import BrokerConfig, open_broker
+from opentalos.broker.broker import BrokerConfig, EncryptionPlan, open_broker
 from opentalos.broker.values import NewTopic
 from opentalos.gateway.http.connection import HttpConnection
 from opentalos.gateway.http.server import HttpServer
@@ -94,9 +95,12 @@ class Sink(asyncio.Transport):
         return False
 
 
-async def open_path() -> tuple[HttpServer, BenchTopic]:
+async def open_path(encrypted: bool) -> tuple[HttpServer, BenchTopic]:
     """A server without a port, and a topic."""
     clock = SystemClock()
+    encryption = EncryptionPlan(
+        boxes=[AesGcmSecretBox(clock.token(32))], sources=["bench"], make_key=AesGcmDataKey
+    )
     quota = QuotaLimits(
         user_put_requests_per_s=NO_LIMIT,
         topic_put_requests_per_s=NO_LIMIT,
@@ -110,6 +114,7 @@ async def open_path() -> tuple[HttpServer, BenchTopic]:
         secret_box=AesGcmSecretBox(clock.token(32)),
         quota=quota,
         metering=MeteringSettings(),
+        encryption=encryption if encrypted else None,
     )
     broker = open_broker(
         files=CountingFiles(),
@@ -163,9 +168,9 @@ class Load:
         return (time.thread_time_ns() - began_ns) / turns / self.puts / 1e3
 
 
-async def measure(rounds: int) -> dict[str, Any]:
+async def measure(rounds: int, encrypted: bool) -> dict[str, Any]:
     """Microseconds per put by group size, per block and per group; collections."""
-    server, topic = await open_path()
+    server, topic = await open_path(encrypted)
     loads = {group: Load(server, topic, group) for group in GROUPS}
     for load in loads.values():  # opens the partitions, fills caches
         await load.us_per_put()
@@ -196,9 +201,10 @@ def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--encrypted", action="store_true", help="encryption at rest")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    figures = uvloop.run(measure(given.rounds))
+    figures = uvloop.run(measure(given.rounds, given.encrypted))
     if given.json:
         json.dump(figures, sys.stdout)
         return

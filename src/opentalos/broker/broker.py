@@ -28,6 +28,7 @@ from opentalos.broker.groups.metrics import MetricService
 from opentalos.broker.groups.resets import GroupResetService
 from opentalos.broker.groups.rest_workers import GroupMemberService
 from opentalos.broker.groups.topic_consumers import TopicsConsumerService
+from opentalos.broker.messaging.encryption import EncryptionService
 from opentalos.broker.messaging.messages import MessageService
 from opentalos.broker.messaging.peer_reads import RemoteMessages
 from opentalos.broker.messaging.plain_messages import PlainMessageService
@@ -144,6 +145,7 @@ class Broker:
         # Messages.
         self.messages = MessageService(context)
         self.plain_messages = PlainMessageService(context, self.messages)
+        self.encryption = EncryptionService(context)
         # Consumer groups.
         self.consumers = ConsumerService(context, groups)
         self.topic_consumers = TopicsConsumerService(self.consumers)

@@ -46,6 +46,11 @@ _COMMANDS = {
         "Manage quotas and partition requests.",
     ),
     "audit": ("opentalos.cli.commands.tenant.audit", "audit", "List who changed what."),
+    "encryption": (
+        "opentalos.cli.commands.tenant.encryption",
+        "encryption",
+        "Show encryption at rest and rotate its keys.",
+    ),
     "bill": ("opentalos.cli.commands.bill.bill", "bill", "Show metered usage and invoices."),
     "profile": ("opentalos.cli.commands.profiles", "profile", "Manage connection profiles."),
     "cluster": (

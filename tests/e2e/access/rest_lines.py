@@ -246,6 +246,13 @@ TENANT_LINES = (
     rest(f"POST {PERSON}/keys", model.administrator, variant="another"),
 )  # fmt: skip
 
+ENCRYPTION_LINES = (
+    rest("GET encryption", model.administrator),
+    rest(
+        "POST encryption/rotation", model.administrator, {}, fails="encryption is not enabled",
+    ),
+)  # fmt: skip
+
 CLUSTER_LINES = (
     rest("GET cluster", LOOK),
     rest("GET cluster/partitions", LOOK, fails=ALONE),
@@ -259,4 +266,4 @@ CLUSTER_LINES = (
     ),
 )  # fmt: skip
 
-LINES = (*TOPIC_LINES, *GROUP_LINES, *TABLE_LINES, *TENANT_LINES, *CLUSTER_LINES)
+LINES = (*TOPIC_LINES, *GROUP_LINES, *TABLE_LINES, *TENANT_LINES, *ENCRYPTION_LINES, *CLUSTER_LINES)

@@ -26,6 +26,7 @@ ACTIONS: Final[Mapping[str, frozenset[Role]]] = {
     "use the cluster": _LOOK,  # of a single server: its status
     "list the servers of partitions": _LOOK,
     "read metrics": _LOOK,
+    "see encryption": _LOOK,
     "list principals": _LOOK_OR_BILL,
     "list user quotas": _LOOK_OR_BILL,
     "list quotas": _LOOK_OR_BILL,

@@ -158,6 +158,10 @@ class TenantKeys:
         """For people."""
         return KeyFigures(self.enabled, self.server_key, len(self._current), len(self._by_id))
 
+    def has(self, tenant: str) -> bool:
+        """Whether the tenant has a key."""
+        return tenant in self._current
+
     async def ensure(self, tenants: Iterable[str]) -> None:
         """Make a key for each of these tenants that has none. Raises: Unavailable."""
         if not self.enabled:

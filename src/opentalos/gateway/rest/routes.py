@@ -10,7 +10,14 @@ from opentalos.gateway.rest.routing.schema import Schema, integer, text
 from opentalos.gateway.rest.table import rows as table_rows
 from opentalos.gateway.rest.table import streams as table_streams
 from opentalos.gateway.rest.table import tables
-from opentalos.gateway.rest.tenant import audit, principals, quota_projections, quotas, session
+from opentalos.gateway.rest.tenant import (
+    audit,
+    encryption,
+    principals,
+    quota_projections,
+    quotas,
+    session,
+)
 from opentalos.gateway.rest.topic import permissions, topics, usage
 
 PARTITIONS_MAX = 1 << 31
@@ -52,6 +59,7 @@ TABLE = RouteTable(
         *quota_projections.ROUTES,
         *usage.ROUTES,
         *audit.ROUTES,
+        *encryption.ROUTES,
         *session.ROUTES,
         *principals.ROUTES,
         *cluster.ROUTES,
