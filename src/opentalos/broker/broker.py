@@ -325,14 +325,10 @@ def open_broker(
     guard = cluster.guard if cluster is not None else SingleServerGuard()
     keys = TenantKeys(meta, clock, config.encryption)
     log = LogStore(
-        files=files,
-        meta=meta,
-        clock=clock,
-        server=config.server,
-        limits=config.log,
-        guard=guard,
-        keys=keys if config.encryption is not None else None,
+        files=files, meta=meta, clock=clock, server=config.server, limits=config.log, guard=guard
     )
+    if config.encryption is not None:
+        log.use_keys(keys)
 
     def topic_changed(old: Topic | None, new: Topic | None) -> None:
         """The log and the throttle follow every change, of this server or another."""

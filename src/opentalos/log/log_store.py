@@ -86,7 +86,6 @@ class LogStore:
         server: str,
         limits: LogLimits,
         guard: OwnershipGuard | None = None,
-        keys: KeyRing | None = None,
     ) -> None:
         self.counters, self.journaled = LogCounters(), limits.journaled
         self._partitions: dict[PartitionKey, PartitionLog] = {}
@@ -132,7 +131,6 @@ class LogStore:
             views=ViewCache(files, limits.index_interval_bytes),
             pending_deletions={},
             went_idle=self._end_marks.went_idle if limits.end_mark_ms else None,
-            keys=keys,
         )
         self._unrecovered = UnrecoveredPartitions(self._context, self._known_log)
         self._journal_care = JournalUpkeep(
@@ -148,6 +146,10 @@ class LogStore:
         rebuilt = RebuiltIndexes(self._context, self._partitions)
         self._context.views.tell_rebuilt(rebuilt.store_soon)
         self._recovery = PartitionRecovery(self._context, self._known_log)
+
+    def use_keys(self, keys: KeyRing) -> None:
+        """Encrypt and decrypt blocks with these keys; before ``start``."""
+        self._context.keys = keys
 
     async def start(self) -> None:
         """Read clocks, measure the free space, start upkeep and scrub; no partition is opened."""

@@ -6,6 +6,7 @@ is called out of range only after the manifest confirmed it in the same call (I6
 
 import asyncio
 import logging
+import struct
 from bisect import bisect_right
 from functools import partial
 
@@ -26,7 +27,12 @@ from opentalos.log.results import (
     PartitionStats,
     ReadResult,
 )
-from opentalos.log.segment.encrypted_format import decrypt_blocks, encrypt_block, readable_part
+from opentalos.log.segment.encrypted_format import (
+    decrypt_blocks,
+    encrypt_block,
+    place_of,
+    readable_part,
+)
 from opentalos.log.segment.format import block_error
 from opentalos.log.segment.reader import SegmentReader, Wanted
 from opentalos.log.segment.view import SegmentView
@@ -60,10 +66,11 @@ class PartitionLog:
     partition has left this server.
     """
 
-    __slots__ = ("_context", "_proof", "append", "key", "writer")
+    __slots__ = ("_context", "_place", "_proof", "append", "key", "writer")
 
     def __init__(self, context: LogContext, writer: PartitionWriter) -> None:
         self._context, self.writer, self.key = context, writer, writer.key
+        self._place = place_of(writer.key)
         self._proof: EndProof | None = None  # from when it is first needed
         # ``append(block, waiter)``: queue a block. Raises Unavailable or RequestError: not done,
         # the waiter is not called. A bound method, to save a call on the hot path.
@@ -112,7 +119,7 @@ class PartitionLog:
         blocks = writer.tail.read(offset, messages_max, bytes_max)
         if blocks is None or offset < writer.versioned.manifest.start:
             return None
-        if not decrypt_blocks(blocks, self._context.keys, self.key):
+        if not decrypt_blocks(blocks, self._context.keys, self._place):
             return None
         self._context.counters.cache_hits += 1
         return ReadResult(blocks, writer.range())
@@ -206,19 +213,19 @@ class PartitionLog:
         keys, writer = self._context.keys, self.writer
         key = None if keys is None else keys.current(writer.settings.tenant)
         if key is not None:
-            fault = block_error(block)
-            if fault:
-                raise BadRequest(fault)
-            block = encrypt_block(block, key, self.key)
+            try:
+                block = encrypt_block(block, key, self._place)
+            except struct.error as error:
+                raise BadRequest(block_error(block) or "the block cannot be stored") from error
         writer.append(block, waiter)
 
     async def _decrypted(self, blocks: list[StoredBlock]) -> list[StoredBlock]:
         """As their producers sent them. Raises: PartitionNotServing, CorruptLog."""
         keys = self._context.keys
-        if not decrypt_blocks(blocks, keys, self.key):
+        if not decrypt_blocks(blocks, keys, self._place):
             if keys is not None:  # another server may have made the key a moment ago
                 await keys.refresh(self.writer.settings.tenant)
-            if not decrypt_blocks(blocks, keys, self.key):
+            if not decrypt_blocks(blocks, keys, self._place):
                 return readable_part(blocks, keys, name_of(self.key))
         return blocks
 

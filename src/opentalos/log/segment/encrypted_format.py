@@ -7,7 +7,7 @@ counts, times, compression and producer are what the log works with.
 Shape: payload of a block whose format has the bit ENCRYPTED; such a block has no extras of its own
     [version u8 = 1][key id 8][extras bytes u16][nonce 12][ciphertext of extras and payload][tag 16]
 Authenticated with it, so that no block passes in another place: [the first 11 bytes]
-    [partition u32][messages u32][create ms i64][compression u8][format u8][topic uuid]
+    [messages u32][create ms i64][compression u8][format u8][partition u32][topic uuid]
 """
 
 import struct
@@ -19,23 +19,29 @@ from opentalos.ports.key_ring import KEY_ID_BYTES, NONCE_BYTES, TAG_BYTES, DataK
 
 VERSION: Final = 1
 _HEAD: Final = struct.Struct(f">B{KEY_ID_BYTES}sH")
-_BOUND: Final = struct.Struct(">IIqBB")
+_BOUND: Final = struct.Struct(">IqBB")
+_PARTITION: Final = struct.Struct(">I")
 _pack_head, _pack_bound = _HEAD.pack, _BOUND.pack
 _CIPHERTEXT_AT: Final = _HEAD.size + NONCE_BYTES
 ENCRYPTION_BYTES: Final = _CIPHERTEXT_AT + TAG_BYTES  # that encryption adds to payload and extras
 _EXTRAS_AT: Final = 1 + KEY_ID_BYTES
 
 
-def encrypt_block(block: MessageBlock, key: DataKey, place: PartitionKey) -> MessageBlock:
-    """The block with its payload and extras encrypted.
+def place_of(key: PartitionKey) -> bytes:
+    """What binds blocks to their partition."""
+    return _PARTITION.pack(key.partition) + key.topic_uuid.encode()
 
-    Raises: struct.error and others: a field is out of its range; ``block_error`` says which.
+
+def encrypt_block(block: MessageBlock, key: DataKey, place: bytes) -> MessageBlock:
+    """The block with its payload and extras encrypted. ``place``: as ``place_of`` gives it.
+
+    Raises: struct.error: a field is out of its range; ``block_error`` says which.
     """
     payload, messages, compression, create_ms, payload_format, principal, extras, stamp = block
     head = _pack_head(VERSION, key.id, len(extras))
     content = b"".join((extras, payload)) if extras else payload
-    bound = _pack_bound(place.partition, messages, create_ms, compression, payload_format)
-    nonce, ciphertext = key.encrypt(content, head + bound + place.topic_uuid.encode())
+    bound = _pack_bound(messages, create_ms, compression, payload_format)
+    nonce, ciphertext = key.encrypt(content, head + bound + place)
     return MessageBlock(
         b"".join((head, nonce, ciphertext)),
         messages,
@@ -60,16 +66,16 @@ def _key_id_of(block: StoredBlock) -> bytes:
     return bytes(payload[1:_EXTRAS_AT])
 
 
-def decrypt_block(block: StoredBlock, key: DataKey, place: PartitionKey) -> StoredBlock:
+def decrypt_block(block: StoredBlock, key: DataKey, place: bytes) -> StoredBlock:
     """The block as the producer sent it. Raises: CorruptLog."""
     base_offset, messages, append_ms, create_ms, compression, payload_format, payload, _ = block
     payload_format &= ~ENCRYPTED
     head = bytes(payload[: _HEAD.size])
-    bound = _pack_bound(place.partition, messages, create_ms, compression, payload_format)
+    bound = _pack_bound(messages, create_ms, compression, payload_format)
     content = key.decrypt(
         bytes(payload[_HEAD.size : _CIPHERTEXT_AT]),
         memoryview(payload)[_CIPHERTEXT_AT:],
-        head + bound + place.topic_uuid.encode(),
+        head + bound + place,
     )
     extras_bytes = int.from_bytes(head[_EXTRAS_AT:], "big")
     extras = content[:extras_bytes]
@@ -85,7 +91,7 @@ def decrypt_block(block: StoredBlock, key: DataKey, place: PartitionKey) -> Stor
     )
 
 
-def decrypt_blocks(blocks: list[StoredBlock], keys: KeyRing | None, place: PartitionKey) -> bool:
+def decrypt_blocks(blocks: list[StoredBlock], keys: KeyRing | None, place: bytes) -> bool:
     """Decrypt what is encrypted, in place; False: a key is not known, and the rest is left.
 
     A damaged block ends the list. Raises: CorruptLog: the first one is; NewerFormat.
@@ -106,7 +112,7 @@ def decrypt_blocks(blocks: list[StoredBlock], keys: KeyRing | None, place: Parti
     return True
 
 
-def readable_part(blocks: list[StoredBlock], keys: KeyRing | None, place: str) -> list[StoredBlock]:
+def readable_part(blocks: list[StoredBlock], keys: KeyRing | None, name: str) -> list[StoredBlock]:
     """The decrypted blocks at the start. Raises: PartitionNotServing: there is none."""
     encrypted = next(at for at, block in enumerate(blocks) if block.format >= ENCRYPTED)
     if encrypted:
@@ -114,7 +120,7 @@ def readable_part(blocks: list[StoredBlock], keys: KeyRing | None, place: str) -
     block = blocks[0]
     why = "this server has no encryption key" if keys is None else "this server cannot unwrap it"
     raise PartitionNotServing(
-        f"{place}: offset {block.base_offset} is encrypted with data key "
+        f"{name}: offset {block.base_offset} is encrypted with data key "
         f"{_key_id_of(block).hex()}: {why}; give it the [encryption] key of the other servers"
     )
 

@@ -65,7 +65,9 @@ async def test_each_tenant_has_a_key_of_its_own_after_restarts_as_well() -> None
     async with started(storage, plan(OLD)) as keys:
         await keys.ensure(["CLacme", "alice", "CLacme"])
         ids = current(keys, "CLacme"), current(keys, "alice")
-        nonce, ciphertext = keys.current("alice").encrypt(b"content", b"")  # type: ignore[union-attr]
+        key = keys.current("alice")
+        assert key is not None
+        nonce, ciphertext = key.encrypt(b"content", b"")
         assert keys.figures[2:] == (2, 2)
     assert len(set(ids)) == 2
     async with started(storage, plan(OLD)) as keys:

@@ -12,6 +12,7 @@ from opentalos.log.segment.encrypted_format import (
     decrypt_block,
     decrypt_blocks,
     encrypt_block,
+    place_of,
     plain_bytes,
     readable_part,
 )
@@ -24,7 +25,7 @@ from opentalos.model.message import (
     StoredBlock,
 )
 
-PLACE = PartitionKey("topic-uuid", 3)
+PLACE = place_of(PartitionKey("topic-uuid", 3))
 KEY = AesGcmDataKey(b"\1\2\3\4\5\6\7\x08", bytes(range(32)), bytes)
 SENT = MessageBlock(b"payload", 3, 1, 17, 1, 42, b"extra", ProducerStamp(5, 6, 7))
 
@@ -64,9 +65,9 @@ def test_an_encrypted_block_is_laid_out_as_the_format_says() -> None:
     bound = (
         made.payload[:11]
         + (3).to_bytes(4, "big")
-        + (3).to_bytes(4, "big")
         + (17).to_bytes(8, "big")
         + bytes([1, 1])
+        + (3).to_bytes(4, "big")
         + b"topic-uuid"
     )
     assert KEY.decrypt(made.payload[11:23], made.payload[23:], bound) == b"extrapayload"
@@ -88,8 +89,8 @@ def test_a_block_comes_back_as_it_was_sent(payload: bytes, extras: bytes) -> Non
 @pytest.mark.parametrize(
     ("place", "changes"),
     [
-        (PartitionKey("topic-uuid", 4), {}),
-        (PartitionKey("other-uuid", 3), {}),
+        (place_of(PartitionKey("topic-uuid", 4)), {}),
+        (place_of(PartitionKey("other-uuid", 3)), {}),
         (PLACE, {"messages": 4}),
         (PLACE, {"create_ms": 18}),
         (PLACE, {"compression": 2}),
@@ -97,7 +98,7 @@ def test_a_block_comes_back_as_it_was_sent(payload: bytes, extras: bytes) -> Non
     ],
 )
 def test_a_block_opens_nowhere_else_and_with_no_other_header(
-    place: PartitionKey, changes: dict[str, Any]
+    place: bytes, changes: dict[str, Any]
 ) -> None:
     made = stored(encrypt_block(SENT, KEY, PLACE))._replace(**changes)
     with pytest.raises(CorruptLog, match="offset 120"):
