@@ -11,10 +11,18 @@ Authenticated with it, so that no block passes in another place: [the first 11 b
 """
 
 import struct
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final, cast
 
 from opentalos.model.errors import CorruptLog, NewerFormat, PartitionNotServing
-from opentalos.model.message import ENCRYPTED, MessageBlock, PartitionKey, StoredBlock
+from opentalos.model.message import (
+    ENCRYPTED,
+    MessageBlock,
+    PartitionKey,
+    ProducerStamp,
+    StoredBlock,
+)
 from opentalos.ports.key_ring import KEY_ID_BYTES, NONCE_BYTES, TAG_BYTES, DataKey, KeyRing
 
 VERSION: Final = 1
@@ -25,6 +33,9 @@ _pack_head, _pack_bound = _HEAD.pack, _BOUND.pack
 _CIPHERTEXT_AT: Final = _HEAD.size + NONCE_BYTES
 ENCRYPTION_BYTES: Final = _CIPHERTEXT_AT + TAG_BYTES  # that encryption adds to payload and extras
 _EXTRAS_AT: Final = 1 + KEY_ID_BYTES
+_Fields = tuple[bytes, int, int, int, int, int, bytes, ProducerStamp | None]
+_Make = Callable[[_Fields], MessageBlock]
+_message_block = cast(_Make, partial(tuple.__new__, MessageBlock))  # skips a Python function
 
 
 def place_of(key: PartitionKey) -> bytes:
@@ -42,15 +53,18 @@ def encrypt_block(block: MessageBlock, key: DataKey, place: bytes) -> MessageBlo
     content = b"".join((extras, payload)) if extras else payload
     bound = _pack_bound(messages, create_ms, compression, payload_format)
     nonce, ciphertext = key.encrypt(content, head + bound + place)
-    return MessageBlock(
-        b"".join((head, nonce, ciphertext)),
-        messages,
-        compression,
-        create_ms,
-        payload_format | ENCRYPTED,
-        principal,
-        b"",
-        stamp,
+    payload = b"".join((head, nonce, ciphertext))
+    return _message_block(
+        (
+            payload,
+            messages,
+            compression,
+            create_ms,
+            payload_format | ENCRYPTED,
+            principal,
+            b"",
+            stamp,
+        )
     )
 
 
@@ -128,5 +142,5 @@ def readable_part(blocks: list[StoredBlock], keys: KeyRing | None, name: str) ->
 def plain_bytes(payload: bytes | memoryview) -> int:
     """Payload bytes that the producer sent, of an encrypted payload. Promise I9: what is metered
     does not depend on encryption."""
-    extras_bytes = int.from_bytes(payload[_EXTRAS_AT : _HEAD.size], "big")
+    extras_bytes = payload[_EXTRAS_AT] << 8 | payload[_EXTRAS_AT + 1]
     return len(payload) - ENCRYPTION_BYTES - extras_bytes

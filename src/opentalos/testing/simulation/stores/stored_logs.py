@@ -16,7 +16,12 @@ _MANIFESTS = "log/"
 SEGMENT_MAGIC = b"\x89TALOSEG"
 SEGMENT_HEADER_BYTES = 64
 BLOCK_HEADER = struct.Struct(">IIIIQQQqqQIqBBHHH")  # see log/segment/format.py
-_APPEND_MS, _EXTRAS_BYTES = 7, 15  # indexes of its fields
+_APPEND_MS, _FORMAT, _EXTRAS_BYTES = 7, 12, 15  # indexes of its fields
+_ENCRYPTED, _HIDDEN_EXTRAS_AT, _ENCRYPTION_BYTES = (
+    0x80,
+    9,
+    39,
+)  # see log/segment/encrypted_format.py
 
 
 class CommittedBlock(NamedTuple):
@@ -25,7 +30,7 @@ class CommittedBlock(NamedTuple):
     base_offset: int
     messages: int
     append_ms: int
-    payload_bytes: int
+    payload_bytes: int  # as the producer sent it
 
 
 class _Sealed(NamedTuple):
@@ -123,5 +128,9 @@ def _blocks(content: bytes) -> Iterator[CommittedBlock]:
             return
         if messages:
             payload_bytes = size - BLOCK_HEADER.size - header[_EXTRAS_BYTES]
+            if header[_FORMAT] & _ENCRYPTED:
+                extras_at = at + size - payload_bytes + _HIDDEN_EXTRAS_AT
+                extras_bytes = int.from_bytes(content[extras_at : extras_at + 2], "big")
+                payload_bytes -= _ENCRYPTION_BYTES + extras_bytes
             yield CommittedBlock(base, messages, header[_APPEND_MS], payload_bytes)
         at += size

@@ -7,7 +7,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from opentalos.broker.broker import Broker, BrokerConfig, open_broker
+from opentalos.adapters.data_key import AesGcmDataKey
+from opentalos.broker.broker import Broker, BrokerConfig, EncryptionPlan, open_broker
 from opentalos.broker.messaging.messages import PutTarget
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Principal
@@ -49,6 +50,12 @@ class PlainSecretBox:
     def mac(self, content: bytes) -> bytes:
         """A checksum: nobody forges records of a simulated store."""
         return zlib.crc32(content).to_bytes(4, "big")
+
+
+# The real cipher, so that a block in a wrong place shows; its bytes depend on the seed alone.
+ENCRYPTION = EncryptionPlan(
+    boxes=(PlainSecretBox(),), sources=("simulation",), make_key=AesGcmDataKey
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,7 @@ from opentalos.testing.simulation.stores.stored_logs import Partition
 from opentalos.testing.simulation.world.bounds import Bounds, small_bounds
 from opentalos.testing.simulation.world.clock import SimulatedClock
 from opentalos.testing.simulation.world.server import (
+    ENCRYPTION,
     InjectedBug,
     PlainSecretBox,
     ServerLost,
@@ -165,6 +166,7 @@ class WorldConfig:
     payloads: tuple[str, ...] = (TEXT,)  # kinds, one drawn for each block
     filler_bytes_max: int = 200  # of a payload
     partitions: int = 2  # of the first topic at its creation
+    encrypted: bool = False  # whether messages and rows are encrypted at rest
     producers: int = 2  # idempotent ones
     changed: bool = False  # whether the durability of topics is changed
     neighbour: bool = False  # whether another tenant has a topic without faults
@@ -326,6 +328,7 @@ class World:
             metering=METERING if self.metered else None,
             minute_ms=self.config.minute_ms,
             sds=self.config.sds,
+            encryption=ENCRYPTION if self.config.encrypted else None,
         )
         clock = SimulatedClock(self.loop, rng, skew_ms=skew_ms + self._wrong_ms)
         server = SimulatedServer(self.disk, f"{name}.{incarnation}", config, self.stores, clock)
