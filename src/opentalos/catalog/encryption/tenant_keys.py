@@ -96,30 +96,30 @@ class TenantKeys:
         Raises: ConfigError: the server key is missing or another one; NewerFormat, CorruptLog.
         """
         stored = await self._meta.get(SERVER_KEY)
-        by = "" if stored is None else decode_server_key(stored.value)
+        wrapper = "" if stored is None else decode_server_key(stored.value)
         if self._plan is None:
-            if by:
+            if wrapper:
                 raise ConfigError(
                     "cannot start without an encryption key: messages here are encrypted (server "
-                    f"key {by}); set [encryption] key_file or key_command"
+                    f"key {wrapper}); set [encryption] key_file or key_command"
                 )
             return
-        if by and by not in self._boxes:
+        if wrapper and wrapper not in self._boxes:
             given = ", ".join(
                 f"{source} is key {name}"
                 for source, name in zip(self._plan.sources, self._boxes, strict=False)
             )
             raise ConfigError(
-                f"cannot use the encryption key: server key {by} wraps the data keys here, but "
-                f"{given}; set [encryption] to that key. Without it nothing can be decrypted"
+                f"cannot use the encryption key: server key {wrapper} wraps the data keys here, "
+                f"but {given}; set [encryption] to that key. Without it nothing can be decrypted"
             )
         await self._records.start()
         if self._problems:
             path, problem = next(iter(self._problems.items()))
             raise ConfigError(f"record {path}: {problem}")
-        if by or self._plan.enabled:
+        if wrapper or self._plan.enabled:
             await self._wrap_again()
-            await self._mark(by)
+            await self._mark(wrapper)
 
     async def close(self) -> None:
         """Stop following changes of other servers."""
@@ -251,9 +251,9 @@ class TenantKeys:
             keys.append(key)
         return record._replace(keys=tuple(keys))
 
-    async def _mark(self, by: str) -> None:
+    async def _mark(self, former: str) -> None:
         """Say which server key wraps. Raises: ConfigError: another server just said another."""
-        if by == self.server_key:
+        if former == self.server_key:
             return
         value, stored = encode_server_key(self.server_key), await self._meta.get(SERVER_KEY)
         with contextlib.suppress(AlreadyExists, VersionConflict):
