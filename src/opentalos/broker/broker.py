@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from opentalos.broker.admin.key_use_upkeep import KeyUseUpkeep
 from opentalos.broker.admin.overview import OverviewService
@@ -64,7 +65,7 @@ from opentalos.catalog.topics.groups import TopicGroupCatalog
 from opentalos.catalog.topics.topic import Topic, TopicStatus
 from opentalos.catalog.topics.topics import TopicCatalog
 from opentalos.group.coordinator import Coordinator
-from opentalos.log.log_store import LogStore
+from opentalos.log.log_store import LogStore, use_keys
 from opentalos.log.partition.ownership_guard import SingleServerGuard
 from opentalos.model.errors import TalosError
 from opentalos.model.names import USAGE_TOPIC
@@ -311,6 +312,38 @@ def _seal_plan(config: BrokerConfig, cluster: Cluster | None) -> SealPlan:
     )
 
 
+class _Followers(NamedTuple):
+    """Who is called when records change."""
+
+    invalidate: Callable[[], None]  # of users and their quotas
+    topic_changed: Callable[[Topic | None, Topic | None], None]
+    table_changed: Callable[[Table | None, Table | None], None]
+
+
+def _catalogs(
+    meta: MetaStore,
+    clock: Clock,
+    config: BrokerConfig,
+    plan: SealPlan,
+    followers: _Followers,
+    keys: TenantKeys,
+) -> Catalogs:
+    invalidate = followers.invalidate
+    principals = PrincipalDirectory(meta, clock, config.secret_box, invalidate)
+    return Catalogs(
+        keys=keys,
+        principals=principals,
+        sealing=PrincipalSealing(meta, clock, principals, plan),
+        key_uses=KeyUses(meta, clock, principals, config.auth.key_use_interval_s),
+        ended_sessions=EndedSessions(meta, clock),
+        quotas=QuotaCatalog(meta, invalidate),
+        projections=ProjectionCatalog(meta),
+        topics=TopicCatalog(meta, followers.topic_changed),
+        topic_groups=TopicGroupCatalog(meta),
+        tables=TableCatalog(meta, followers.table_changed),
+    )
+
+
 def open_broker(
     *,
     files: FileStore,
@@ -328,7 +361,7 @@ def open_broker(
         files=files, meta=meta, clock=clock, server=config.server, limits=config.log, guard=guard
     )
     if config.encryption is not None:
-        log.use_keys(keys)
+        use_keys(log, keys)
 
     def topic_changed(old: Topic | None, new: Topic | None) -> None:
         """The log and the throttle follow every change, of this server or another."""
@@ -350,19 +383,12 @@ def open_broker(
         if cluster is not None:
             cluster.topic_changed()
 
-    principals = PrincipalDirectory(meta, clock, config.secret_box, lambda: throttle.invalidate())
-    catalogs = Catalogs(
-        keys=keys,
-        principals=principals,
-        sealing=PrincipalSealing(meta, clock, principals, _seal_plan(config, cluster)),
-        key_uses=KeyUses(meta, clock, principals, config.auth.key_use_interval_s),
-        ended_sessions=EndedSessions(meta, clock),
-        quotas=QuotaCatalog(meta, lambda: throttle.invalidate()),
-        projections=ProjectionCatalog(meta),
-        topics=TopicCatalog(meta, topic_changed),
-        topic_groups=TopicGroupCatalog(meta),
-        tables=TableCatalog(meta, lambda old, new: broker.table_changed(old, new)),
+    followers = _Followers(
+        invalidate=lambda: throttle.invalidate(),
+        topic_changed=topic_changed,
+        table_changed=lambda old, new: broker.table_changed(old, new),
     )
+    catalogs = _catalogs(meta, clock, config, _seal_plan(config, cluster), followers, keys)
     spaces = SpaceLedger(config.quota, catalogs.quotas.user)
     throttle = Throttle(config.quota, spaces, catalogs.quotas.user)
     audit = AuditTrail(clock, config.audit, config.server)

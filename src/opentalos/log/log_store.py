@@ -57,7 +57,7 @@ from opentalos.ports.file_store import FileStore
 from opentalos.ports.key_ring import KeyRing
 from opentalos.ports.meta_store import MetaStore
 
-__all__ = ["LogStore", "TopicLogSettings", "metered_logs"]
+__all__ = ["LogStore", "TopicLogSettings", "metered_logs", "use_keys"]
 
 _log = logging.getLogger(__name__)
 
@@ -146,10 +146,6 @@ class LogStore:
         rebuilt = RebuiltIndexes(self._context, self._partitions)
         self._context.views.tell_rebuilt(rebuilt.store_soon)
         self._recovery = PartitionRecovery(self._context, self._known_log)
-
-    def use_keys(self, keys: KeyRing) -> None:
-        """Encrypt and decrypt blocks with these keys; before ``start``."""
-        self._context.keys = keys
 
     async def start(self) -> None:
         """Read clocks, measure the free space, start upkeep and scrub; no partition is opened."""
@@ -385,6 +381,11 @@ class LogStore:
         """Whether puts are accepted: started, not closing, enough space."""
         context = self._context
         return context.started and not context.closing and not context.full
+
+
+def use_keys(store: LogStore, keys: KeyRing) -> None:
+    """Encrypt and decrypt blocks with these keys; before ``start``."""
+    store._context.keys = keys
 
 
 def metered_logs(store: LogStore) -> Iterator[PartitionLog]:

@@ -141,7 +141,6 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
     A cluster member listens first: it must know which port to advertise, and the other servers must
     not take it for crashed while it starts.
     """
-    encryption = encryption_plan(config.encryption)  # before it listens: it may wait for a KMS
     async with contextlib.AsyncExitStack() as undo:
         tls, watch, readiness = ServerTls(config.tls), LoopWatch(), Readiness()
         http = HttpServer(config.http)
@@ -160,7 +159,6 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             undo.push_async_callback(member.peers.close)
             key = member.key
         settings = _broker_config(config, stores, directory.server, key, directory)
-        settings = replace(settings, encryption=encryption)
         if member is not None and place is not None:
             settings = _as_member(settings, config, member, place)
         broker = open_broker(
@@ -245,6 +243,7 @@ def _broker_config(
         ),
         auth=config.auth,
         audit=config.audit,
+        encryption=encryption_plan(config.encryption),
         message=config.message,
         topic=config.topic,
         group=config.group,
@@ -266,7 +265,8 @@ def _broker_config(
 
 
 def encryption_plan(settings: EncryptionSettings) -> EncryptionPlan | None:
-    """The server keys of [encryption]; None: there is none. Raises: ConfigError."""
+    """The server keys of [encryption], which may come from a command that this waits for; None:
+    there is none. Raises: ConfigError."""
     found = read_encryption_keys(settings)
     if not found:
         return None
