@@ -408,9 +408,7 @@ def open_broker(
     groups = Coordinator(rows, clock, config.group, config.server, guard.certain)
     if cluster is not None:
         cluster.attach(log, catalogs.topics)
-    table_rows = rows
-    if config.encryption is not None:
-        table_rows = EncryptedRows(rows, keys, catalogs.tables.by_uuid)
+    table_rows = EncryptedRows(rows, keys, catalogs.tables.by_uuid) if config.encryption else rows
     broker = Broker(context, catalogs, groups, Stores(meta=meta, rows=table_rows), cluster)
     if cluster is not None:
         _follow(cluster, broker)
