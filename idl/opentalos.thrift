@@ -11,6 +11,7 @@ struct PutMessageRequest {
 
 struct PutMessageResponse {
   1001: optional i64 baseOffset;        // of the first message; absent if it is not known any more
+  1002: optional bool storedBefore;     // true: an earlier put with this stamp stored the first block
 }
 
 // A scan by key that also tells of each record when it was last changed, and of removed records.

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from opentalos.model.errors import TalosError
 from opentalos.model.message import Durability, OffsetRange, StoredBlock
 
-# Called exactly once, from the loop, never inside ``append``: base offset (-1: unknown duplicate
-# or error) and None, which means durable, or the error.
+# Called exactly once, from the loop, never inside ``append``: base offset (a ``StoredBefore`` for a
+# duplicate; -1: unknown duplicate or error) and None, which means durable, or the error.
 AppendWaiter = Callable[[int, TalosError | None], None]
 
 OFFSET_START = -1  # read from the start of the retained log

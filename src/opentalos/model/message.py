@@ -44,6 +44,14 @@ class PartitionKey(NamedTuple):
 
 
 UNKNOWN_OFFSET = -1  # of a stored block whose place is not known any more
+
+
+class StoredBefore(int):
+    """The base offset of a block that an earlier put with the same stamp has stored."""
+
+    __slots__ = ()
+
+
 PRODUCER_ID_MAX = (1 << 62) - 1  # that a client may choose; the ids behind it are the server's
 
 

@@ -129,6 +129,33 @@ def test_a_retry_resumes_where_the_first_attempt_ended(
     assert sink.held() == ROWS
 
 
+def test_a_first_attempt_of_a_stage_that_runs_again_is_compared(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentalos.pipelines.datasource.sink.task.WINDOW_ROWS_MAX", BLOCK)
+    job = sink.plan()
+    with pytest.raises(ConnectionError):
+        job.store(cut_off(sink, 20), FIRST)
+    with pytest.raises(NotTheSameRows):
+        job.store(batches(ROWS[::-1]), FIRST)
+    assert sink.held() == ROWS[:20]
+    job.store(batches(ROWS), FIRST)
+    assert sink.held() == ROWS
+
+
+def test_an_attempt_that_another_one_overtook_is_compared(sink: Sink) -> None:
+    job = sink.plan()
+
+    def overtaken() -> Iterator[Any]:
+        yield from batches(ROWS[:5])
+        job.store(batches(ROWS[::-1]), FIRST)
+        yield from batches(ROWS[5:])
+
+    with pytest.raises(NotTheSameRows):
+        job.store(overtaken(), FIRST)
+    assert sink.held() == ROWS[::-1]
+
+
 def test_hundreds_of_blocks_are_recognised_though_the_log_keeps_five(sink: Sink) -> None:
     rows = [f"row {number}" for number in range(200 * BLOCK)]
     sink.try_(FIRST, rows)

@@ -9,6 +9,7 @@ from opentalos.model.message import (
     PRODUCER_ID_MAX,
     MessageBlock,
     ProducerStamp,
+    StoredBefore,
     StoredBlock,
 )
 from opentalos.wire._generated import message, topic
@@ -137,10 +138,18 @@ def get_of(seqid: int, request: message.GetMessageRequest) -> HotGet:
 
 @settings(max_examples=50, deadline=None)
 @given(
-    request=PUTS, seqid=SEQIDS, base=st.none() | st.integers(0, 2**62), transferred=st.booleans()
+    request=PUTS,
+    seqid=SEQIDS,
+    base=st.none() | st.integers(0, 2**62),
+    transferred=st.booleans(),
+    before=st.booleans(),
 )
 def test_every_ordinary_put_is_decoded_by_hand(
-    request: message.PutMessageRequest, seqid: int, base: int | None, transferred: bool
+    request: message.PutMessageRequest,
+    seqid: int,
+    base: int | None,
+    transferred: bool,
+    before: bool,
 ) -> None:
     body = encode_call(COMPACT, PUT, seqid, request)
     decoded = decode_put(body, 42)
@@ -148,10 +157,14 @@ def test_every_ordinary_put_is_decoded_by_hand(
     assert decoded is not None
     assert type(decoded.block.payload) is bytes
     response = message.PutMessageResponse(
-        sequenceId=request.sequenceId, isTransfer=transferred or None, baseOffset=base
+        sequenceId=request.sequenceId,
+        isTransfer=transferred or None,
+        baseOffset=base,
+        storedBefore=before or None,
     )
     reply = encode_reply(COMPACT, PUT, seqid, response)
     offset = -1 if base is None else base
+    offset = StoredBefore(offset) if before else offset
     assert put_reply(seqid, decoded.sequence_id, offset, transferred=transferred) == reply
 
 

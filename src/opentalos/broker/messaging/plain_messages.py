@@ -147,7 +147,7 @@ class PlainMessageService:
         target = PutTarget(topic.resource, partition)
         self._messages.put(caller, target, [block], waiter_of(durable))
         base_offset = await durable
-        known = None if base_offset == UNKNOWN_OFFSET else base_offset
+        known = None if base_offset == UNKNOWN_OFFSET else int(base_offset)
         return Stored(partition, known, block.messages)
 
     # --- read -----------------------------------------------------------------------------------

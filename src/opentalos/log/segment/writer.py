@@ -33,7 +33,13 @@ from opentalos.log.segment.view import SegmentView, store_side_index
 from opentalos.log.tail_cache import CACHED_BLOCK_BYTES, CachedBlock
 from opentalos.model.errors import BadRequest, OutcomeUnknown, TalosError
 from opentalos.model.limits import LogLimits
-from opentalos.model.message import ENCRYPTED, Durability, MessageBlock, PartitionKey
+from opentalos.model.message import (
+    ENCRYPTED,
+    Durability,
+    MessageBlock,
+    PartitionKey,
+    StoredBefore,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -279,9 +285,9 @@ class OpenSegment:
         if isinstance(verdict, TalosError):
             group.answered.append((waiter, -1, verdict))
         elif verdict >= committed:
-            group.followers.append((block, waiter, size, verdict))
+            group.followers.append((block, waiter, size, StoredBefore(verdict)))
         else:
-            group.answered.append((waiter, verdict, None))
+            group.answered.append((waiter, StoredBefore(verdict), None))
         return False
 
     def committed(self, group: Group, length: int) -> None:

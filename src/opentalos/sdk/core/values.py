@@ -79,6 +79,9 @@ class PutReply(NamedTuple):
     """The result of a stored put."""
 
     base_offset: int | None  # of its first message; None: not reported by this server
+    stored_before: bool = (
+        False  # an earlier put with the same stamp stored it; older servers: False
+    )
 
 
 class Stored(NamedTuple):

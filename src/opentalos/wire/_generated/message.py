@@ -142,6 +142,7 @@ class PutMessageResponse(ThriftStruct, kw_only=True):
     sequenceId: str
     isTransfer: bool | None = None
     baseOffset: int | None = None
+    storedBefore: bool | None = None
 
 
 class GetMessageRequest(ThriftStruct, kw_only=True):
@@ -408,6 +409,7 @@ PutMessageResponse.SPEC = struct_spec(
     Field(1, "sequenceId", STRING, required=True),
     Field(2, "isTransfer", BOOL),
     Field(1001, "baseOffset", I64),
+    Field(1002, "storedBefore", BOOL),
 )
 GetMessageRequest.SPEC = struct_spec(
     GetMessageRequest,

@@ -14,6 +14,7 @@ from opentalos.model.message import (
     MessageBlock,
     PayloadFormat,
     ProducerStamp,
+    StoredBefore,
     StoredBlock,
 )
 from opentalos.wire.thrift.compact import ONE_BYTE, varint
@@ -33,6 +34,8 @@ _TRANSFERRED: Final = b"\x11\0\0"  # isTransfer follows sequenceId in both repli
 # Fields with high ids, see idl/opentalos.thrift: the first one is named by its id, after any other.
 _PRODUCER_ID: Final = b"\x06\xd2\x0f"  # i64, field 1001
 _BASE_OFFSET: Final = b"\x06\xd2\x0f%b\0\0"
+_BASE_OFFSET_BEFORE: Final = b"\x06\xd2\x0f%b\x11\0\0"  # and storedBefore
+_BEFORE: Final = b"\x01\xd4\x0f\0\0"  # storedBefore alone
 _TRANSFERRED_HEAD: Final = b"\x11"
 _COMPRESSION_MAX: Final = 4
 _GET_MESSAGES_DEFAULT: Final = 2000  # Source: idl/message.thrift GetMessageRequest
@@ -309,11 +312,15 @@ def put_reply(
     Args: base_offset: below 0 it is left out; transferred: isTransfer.
     """
     length = len(sequence_id)
-    end = _TRANSFERRED if transferred else b"\0\0"
     if base_offset >= 0:
-        end = _BASE_OFFSET % varint(base_offset << 1)
+        before = type(base_offset) is StoredBefore
+        end = (_BASE_OFFSET_BEFORE if before else _BASE_OFFSET) % varint(base_offset << 1)
         if transferred:
             end = _TRANSFERRED_HEAD + end
+    elif type(base_offset) is StoredBefore:
+        end = _TRANSFERRED_HEAD + _BEFORE if transferred else _BEFORE
+    else:
+        end = _TRANSFERRED if transferred else b"\0\0"
     if seqid < 0x80 and length < 0x80:
         return b"\x82\x41%c%b%c%b%b" % (seqid, _PUT_REPLY, length, sequence_id, end)
     return b"\x82\x41%b%b%b%b%b" % (

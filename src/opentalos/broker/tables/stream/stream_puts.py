@@ -70,7 +70,7 @@ class StreamPuts:
         )
         durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._append(topic, request.partition, block, waiter_of(durable))
-        return StreamPutReply(await durable)
+        return StreamPutReply(int(await durable))
 
     def _append(
         self, topic: Topic, partition: int, block: MessageBlock, waiter: AppendWaiter

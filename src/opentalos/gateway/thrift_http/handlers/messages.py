@@ -16,6 +16,7 @@ from opentalos.model.message import (
     Compression,
     MessageBlock,
     ProducerStamp,
+    StoredBefore,
     StoredBlock,
 )
 from opentalos.wire._generated import message
@@ -44,7 +45,8 @@ async def put_message(
     return message.PutMessageResponse(
         sequenceId=request.sequenceId,
         isTransfer=context.transferred or None,
-        baseOffset=None if base_offset == UNKNOWN_OFFSET else base_offset,
+        baseOffset=None if base_offset == UNKNOWN_OFFSET else int(base_offset),
+        storedBefore=isinstance(base_offset, StoredBefore) or None,
     )
 
 

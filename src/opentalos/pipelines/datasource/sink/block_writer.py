@@ -72,9 +72,10 @@ class BlockWriter:
     Theory of operation. Each partition has a queue, drained by a task that puts one block at a
     time, so the order of a partition is that of the rows. The first failure stops all queues, and
     every later call raises it. If the server recognizes repeated puts, each block has a stamp made
-    of the identity, so a block that an earlier attempt stored is not stored again. If the stored
-    block can be read, it is compared: a plan that gives other rows in each attempt must fail
-    instead of losing rows.
+    of the identity, so a block that another attempt stored is not stored again. The server says so,
+    and if the stored block can be read, it is compared: a plan that gives other rows in each
+    attempt must fail instead of losing rows. An attempt need not know of the others, and cannot:
+    after a failed fetch Spark runs a stage again, and its tasks are first attempts.
 
     Args: identity: None: at least once; own_times: rows have their own create times, so those are
     compared as well.
@@ -170,8 +171,7 @@ class BlockWriter:
             raise ProducerFenced(text) from error
         queue.unplaced = reply.base_offset is None
         if reply.base_offset is not None:
-            before = identity.compares_all or reply.base_offset < queue.floor
-            if before and queue.target.floors:
+            if queue.target.floors and _may_be_of_another(reply, queue, identity):
                 await self._compare(queue, block, reply.base_offset)
 
     async def _put_stamped(
@@ -250,6 +250,12 @@ class BlockWriter:
                 "blockBytes, writeId or the number of partitions was changed; nothing more was "
                 "stored, and delivery = at-least-once writes the rows again"
             )
+
+
+def _may_be_of_another(reply: PutReply, queue: _PartitionQueue, identity: Identity) -> bool:
+    """Whether another attempt may have stored the block. Older servers do not say it."""
+    assert reply.base_offset is not None
+    return reply.stored_before or identity.compares_all or reply.base_offset < queue.floor
 
 
 def _not_the_same(queue: _PartitionQueue, error: TalosError) -> TalosError:

@@ -13,8 +13,9 @@ from typing import Final
 from opentalos.model.errors import BadRequest
 from opentalos.model.message import PRODUCER_ID_MAX
 
-# Half of the producers that the log remembers per partition (log/segment/producers.py), so that the
-# tasks of one write do not evict each other and other producers have room.
+# Of a write that another run may repeat as a whole. Half of the producers that the log remembers of
+# a principal and partition (log/segment/producers.py): its tasks do not evict each other, and
+# other producers have room. Tasks of any other write are repeated soon or never.
 TASKS_MAX: Final = 500
 EPOCH_MAX: Final = (1 << 31) - 1  # idl/opentalos.thrift: producerEpoch is an i32
 RUNS_REMEMBERED: Final = 100  # of streams, in one process
@@ -26,7 +27,7 @@ class TaskFacts:
     """Spark's facts about the task that writes."""
 
     task: int  # number of the partition of the DataFrame
-    attempt: int  # from 0
+    attempt: int  # from 0, also again in each new attempt of its stage
     speculation: bool = False  # two attempts may run at once
     query_id: str = ""  # of a stream, the same after a restart from its checkpoint; "": no stream
     run_id: str = ""  # of this start of the query
@@ -42,7 +43,7 @@ class Identity:
     epoch: int
     earlier_run: bool  # an earlier run of the query may have sent its rows
     retry: bool  # an earlier attempt of the task may have sent them
-    compares_all: bool  # blocks of another attempt may be stored between its own
+    compares_all: bool  # also what is stored above the floor may be another attempt's
 
     @property
     def repeated(self) -> bool:
@@ -97,13 +98,16 @@ def identity_of(
              batch if it has a ``write_id``; token: random, of one job.
     Raises:  BadRequest: more tasks or batches than can be distinguished.
     """
-    if facts.task >= TASKS_MAX:
+    retry = facts.attempt > 0
+    compares_all = retry or facts.speculation
+    in_stream = streaming or bool(write_id and facts.query_id)
+    if facts.task >= TASKS_MAX and (in_stream or write_id):
         raise BadRequest(
-            f"the write has a task {facts.task}, and at most {TASKS_MAX} tasks are possible: "
+            f"the write has a task {facts.task}: a stream and a write with a writeId may be "
+            f"repeated by another run, and the log recognizes at most {TASKS_MAX} tasks then; "
             f"coalesce({TASKS_MAX}) the DataFrame, or write with delivery = at-least-once"
         )
-    retry, compares_all = facts.attempt > 0, facts.attempt > 0 or facts.speculation
-    if not (streaming or (write_id and facts.query_id)):
+    if not in_stream:
         named = ("write", write_id) if write_id else ("job", token)
         return Identity(named, facts.task, 0, False, retry, compares_all)
     if not facts.query_id or not 0 <= facts.batch_id < EPOCH_MAX:

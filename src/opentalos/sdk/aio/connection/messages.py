@@ -88,7 +88,7 @@ def put_request(
 
 def put_reply(found: message.PutMessageResponse) -> PutReply:
     """The result of a put."""
-    return PutReply(found.baseOffset)
+    return PutReply(found.baseOffset, bool(found.storedBefore))
 
 
 def get_request(

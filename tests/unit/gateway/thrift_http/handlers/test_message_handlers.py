@@ -106,7 +106,8 @@ async def test_a_put_of_an_idempotent_producer_is_stored_once() -> None:
         request.producerId, request.producerEpoch, request.firstSequence = 7, 0, 0
         for repeated in (None, True):
             request.repeated = repeated
-            assert (await alice(MESSAGE, "putMessage", request)).baseOffset == 1
+            reply = await alice(MESSAGE, "putMessage", request)
+            assert (reply.baseOffset, reply.storedBefore) == (1, repeated)
         got = await alice(MESSAGE, "getMessage", get_request(info, 0))
         assert got.messageNumber == 5
         request.firstSequence = 5

@@ -120,5 +120,12 @@ def test_at_least_once_recognises_nothing() -> None:
     ],
 )
 def test_ambiguous_tasks_are_refused(facts: TaskFacts) -> None:
-    with pytest.raises(BadRequest, match=r"tasks are possible|no valid producer epoch"):
+    with pytest.raises(BadRequest, match=r"at most 500 tasks then|no valid producer epoch"):
         stream(facts)
+
+
+def test_only_what_another_run_may_repeat_has_a_limit_of_tasks() -> None:
+    late = replace(JOB, task=100_000)
+    assert job(late).producer_id(TOPIC) != job(JOB).producer_id(TOPIC)
+    with pytest.raises(BadRequest, match="at most 500 tasks then"):
+        job(late, "named")
