@@ -93,6 +93,28 @@ def test_a_topic_that_is_deleted_ends_the_stream(
     assert "topic deleted" in failure(query)
 
 
+def test_a_pattern_goes_on_without_a_topic_that_is_deleted(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    create(server, "dropped-a", 1)
+    create(server, "dropped-b", 1)
+    put(server, "dropped-a", [5])
+    put(server, "dropped-b", [5])
+    reading = Reading(spark, server, tmp_path, {"topicPattern": "dropped-."})
+    reading.run()
+    with TalosAdmin(server.config) as admin:
+        admin.topics.delete("dropped-a")
+    put(server, "dropped-b", [2])
+    assert "topic dropped-a was deleted while it was read" in failure(
+        reading.start(availableNow=True)
+    )
+    reading.options["onDeleted"] = "drop"
+    create(server, "dropped-a", 1)
+    put(server, "dropped-a", [1])
+    assert sum(map(len, reading.run())) == 3
+    assert reading.seen.places.count(("dropped-a", 0, 0)) == 2
+
+
 def test_a_recreated_topic_is_another_one(
     spark: SparkSession, server: TalosServer, tmp_path: Path
 ) -> None:

@@ -6,16 +6,27 @@ from typing import TypeVar
 _K = TypeVar("_K", bound=Hashable)
 
 
-def fair_shares(backlog: Mapping[_K, int], limit: int) -> dict[_K, int]:
+def fair_shares(backlog: Mapping[_K, int], limit: int, turn: int = 0) -> dict[_K, int]:
     """Rows to read from each partition, in total ``limit`` or the whole backlog.
 
     All partitions get equal shares; what one does not need goes to the others, so no partition
-    waits for another one's backlog.
+    waits for another one's backlog. Rows that are too few for one more of each go to the partitions
+    from number ``turn`` on, around: if it grows by the rows that were read, every partition gets
+    its turn, also with a limit below their number.
     """
-    shares: dict[_K, int] = {}
-    left = limit
-    waiting = sorted(backlog.items(), key=lambda item: item[1])
-    for index, (partition, rows) in enumerate(waiting):
-        shares[partition] = min(rows, left // (len(waiting) - index))
-        left -= shares[partition]
+    waiting = sorted(rows for rows in backlog.values() if rows)
+    level, left = 0, limit
+    for index, rows in enumerate(waiting):
+        step = min(rows - level, left // (len(waiting) - index))
+        level += step
+        left -= step * (len(waiting) - index)
+        if level < rows:
+            break
+    shares = {partition: min(rows, level) for partition, rows in backlog.items()}
+    order = list(backlog)
+    begin = turn % len(order) if order else 0
+    for partition in order[begin:] + order[:begin]:
+        if left and shares[partition] < backlog[partition]:
+            shares[partition] += 1
+            left -= 1
     return shares

@@ -34,7 +34,8 @@ _KNOWN: Final = {
     "sequence_number": _Column("sequence_number", types.StringType(), pa.string()),
     "schema_fingerprint": _Column("schema_fingerprint", types.StringType(), pa.string()),
 }
-DEFAULT_COLUMNS: Final = tuple(_KNOWN)[:9]
+ALL_COLUMNS: Final = tuple(_KNOWN)
+DEFAULT_COLUMNS: Final = ALL_COLUMNS[:9]
 
 
 def check_columns(names: Sequence[str]) -> tuple[str, ...]:

@@ -47,7 +47,9 @@ def next_batch(last: BatchRange, retained: Retained, bounds: Bounds) -> BatchRan
             stop = _stop(bounds.target, resource, partition, there.next)
             backlog[resource, partition] = max(0, stop - first)
     limit = sum(backlog.values()) if bounds.rows_max is None else bounds.rows_max
-    shares = fair_shares(backlog, limit)
+    # What was read so far is in the checkpoint, so the turn continues after a restart.
+    turn = sum(offset for offsets in last.end.values() for offset in offsets.values())
+    shares = fair_shares(backlog, limit, turn)
     end = {
         resource: {
             partition: offset + shares.get((resource, partition), 0)

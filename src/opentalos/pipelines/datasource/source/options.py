@@ -23,7 +23,7 @@ _EITHER: Final = (
     "startingPosition", "group", "onExpired", "tasks",
 )  # fmt: skip
 _BATCH: Final = (*_EITHER, "endingPosition")
-_STREAM: Final = (*_EITHER, "maxMessagesPerTrigger")
+_STREAM: Final = (*_EITHER, "maxMessagesPerTrigger", "onDeleted")
 TASKS_MAX: Final = 10_000  # input partitions of one batch
 
 
@@ -39,6 +39,7 @@ class ReadOptions:
     group: str  # "": progress is not committed
     messages_max: int | None  # of a trigger
     skip_expired: bool
+    drop_deleted: bool  # a stream by pattern continues without topics that are deleted
     tasks: int  # input partitions of a batch, at most
 
 
@@ -63,9 +64,10 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise ConfigError("startingPosition = group needs the option group")
     if end is Edge.GROUP:
         raise ConfigError("endingPosition cannot be group")
-    expired = given.get("onexpired", "fail").lower()
-    if expired not in ("fail", "skip"):
-        raise ConfigError(f"onExpired is {expired!r}: choose fail or skip")
+    skip_expired = _chosen(given, "onExpired", "skip")
+    drop_deleted = _chosen(given, "onDeleted", "drop")
+    if drop_deleted and pattern is None:
+        raise ConfigError("onDeleted = drop needs topicPattern: a topic that is named must exist")
     limit = given.get("maxmessagespertrigger")
     return ReadOptions(
         config=connection(given),
@@ -75,9 +77,18 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         end=end,
         group=group,
         messages_max=None if limit is None else whole_number("maxMessagesPerTrigger", limit),
-        skip_expired=expired == "skip",
+        skip_expired=skip_expired,
+        drop_deleted=drop_deleted,
         tasks=_tasks(given.get("tasks")),
     )
+
+
+def _chosen(given: Mapping[str, str], name: str, other: str) -> bool:
+    """Whether an option has its other value than ``fail``."""
+    text = given.get(name.lower(), "fail").lower()
+    if text not in ("fail", other):
+        raise ConfigError(f"{name} is {text!r}: choose fail or {other}")
+    return text == other
 
 
 def _topics(given: Mapping[str, str]) -> tuple[tuple[str, ...], re.Pattern[str] | None]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,6 +25,7 @@ FETCHES_AHEAD_MAX: Final = 2  # replies that wait to be decoded
 FETCH_MESSAGES: Final = 20_000
 FETCH_BYTES: Final = 10 << 20
 
+_LOG: Final = logging.getLogger("opentalos.datasource")
 _Item = list[StoredBlock] | Exception | None  # None: the offset range ends
 
 
@@ -33,6 +35,7 @@ class RangeReader:
 
     config: ClientConfig
     skip_expired: bool
+    drop_deleted: bool = False  # what a deleted topic had is left out
 
     def read(self, ranges: Sequence[ReadRange]) -> Iterator[Any]:
         """Record batches of ``opentalos.sdk.arrow.SCHEMA``, range by range, by offset.
@@ -42,7 +45,7 @@ class RangeReader:
         Unavailable: no server answered within the client's deadline.
         """
         thread = LoopThread.shared()
-        ahead = _Ahead(self.skip_expired, ranges)
+        ahead = _Ahead(self, ranges)
         task = thread.submit(ahead.run(client_of(self.config), thread))
         try:
             for span in ranges:
@@ -72,8 +75,9 @@ def _decoded(span: ReadRange, blocks: Iterator[StoredBlock]) -> Iterator[Any]:
 class _Ahead:
     """The fetches of one task, in order. Belongs to the loop."""
 
-    def __init__(self, skip_expired: bool, ranges: Sequence[ReadRange]) -> None:
-        self._skip_expired, self._ranges = skip_expired, ranges
+    def __init__(self, reader: RangeReader, ranges: Sequence[ReadRange]) -> None:
+        self._skip_expired, self._drop_deleted = reader.skip_expired, reader.drop_deleted
+        self._ranges = ranges
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(FETCHES_AHEAD_MAX)
 
     async def next(self) -> _Item:
@@ -106,7 +110,11 @@ class _Ahead:
                 offset = self._after_expired(span, offset, error)
                 continue
             except TopicNotExist as error:
-                raise deleted(name) from error
+                if not self._drop_deleted:
+                    raise deleted(name) from error
+                lost = span.end - offset
+                _LOG.warning("topic %s was deleted while it was read; lost=%d", name, lost)
+                return
             _check(name, span, offset, reply.blocks)
             await self._queue.put(reply.blocks)
             offset = reply.blocks[-1].next_offset

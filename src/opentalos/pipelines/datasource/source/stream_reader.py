@@ -1,7 +1,8 @@
 """A stream of topics: the driver plans the offset ranges of each micro-batch."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -25,6 +26,7 @@ from opentalos.pipelines.datasource.source.range_reader import RangeReader
 from opentalos.pipelines.datasource.source.task_split import split_tasks
 from opentalos.pipelines.datasource.source.topic_snapshot import (
     deleted,
+    deleted_among,
     find_topics,
     positions_at,
     retained_by,
@@ -32,6 +34,7 @@ from opentalos.pipelines.datasource.source.topic_snapshot import (
 from opentalos.sdk import TopicRef
 from opentalos.sdk.aio import Client
 
+_LOG: Final = logging.getLogger("opentalos.datasource")
 # Topics and partitions are refreshed at this interval only, since an idle query polls every 10 ms.
 REFRESH_S: Final = 1.0
 REFRESH_S_PER_TOPIC: Final = 0.01  # additional, so that a pattern over many topics is no load
@@ -49,7 +52,8 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._projection = Projection(schema)
-        self._ranges = RangeReader(options.config, options.skip_expired)
+        self._ranges = RangeReader(options.config, options.skip_expired, options.drop_deleted)
+        self._dropped: frozenset[str] = frozenset()  # deleted topics of the last batch
         self._target: Positions | None = None  # of Trigger.AvailableNow
         self._ends: Positions = {}  # of the log, at the last poll
         self._topics: tuple[TopicRef, ...] = ()
@@ -79,10 +83,9 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         last = BatchRange.parse(start)
         if self._progress is not None:
-            self._progress.reached(last.end)
+            self._progress.reached(_without(last.end, self._dropped))
         retained = self._poll()
-        for resource in last.end.keys() - retained.keys():
-            raise deleted(ResourceName.parse(resource).topic)
+        self._check_deleted(_without(last.end, retained.keys()))
         self._ends = _nexts(retained)
         bounds = Bounds(
             rows_max=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
@@ -113,6 +116,18 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The record batches of one task."""
         return read_ranges(self._ranges, self._projection, partition)
 
+    def _check_deleted(self, missing: Positions) -> None:
+        """Raises: TopicNotExist: a topic was deleted and may not be dropped."""
+        dropped = frozenset[str]()
+        if missing and self._options.drop_deleted:
+            dropped = client_of(self._options.config).run(lambda it: deleted_among(it, missing))
+        for resource in sorted(missing):
+            if resource not in dropped:
+                raise deleted(ResourceName.parse(resource).topic)
+            if resource not in self._dropped:
+                _LOG.warning("topic %s was deleted; the stream continues without it", resource)
+        self._dropped = dropped
+
     async def _begin(self, client: Client) -> BatchRange:
         options = self._options
         topics = await find_topics(client, options)
@@ -127,7 +142,12 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wait_s = REFRESH_S + REFRESH_S_PER_TOPIC * len(self._topics)
         if self._refreshed_s is None or now_s - self._refreshed_s >= wait_s:
             self._topics, self._refreshed_s = await find_topics(client, self._options), now_s
-        return await retained_by(client, self._topics)
+        drops = self._options.drop_deleted
+        return await retained_by(client, self._topics, drop_deleted=drops)
+
+
+def _without(positions: Positions, resources: Collection[str]) -> Positions:
+    return {name: offsets for name, offsets in positions.items() if name not in resources}
 
 
 def _nexts(retained: Retained) -> Mapping[str, Mapping[int, int]]:

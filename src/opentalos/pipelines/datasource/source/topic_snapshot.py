@@ -7,6 +7,7 @@ from datetime import datetime
 
 from opentalos.model.errors import ConfigError, ConsumerGroupNotExist, TopicNotExist
 from opentalos.model.message import OffsetRange
+from opentalos.model.names import ResourceName
 from opentalos.pipelines.datasource.source.batch_range import Positions
 from opentalos.pipelines.datasource.source.next_batch import Retained
 from opentalos.pipelines.datasource.source.options import ReadOptions
@@ -53,13 +54,36 @@ async def _matching(client: Client, pattern: re.Pattern[str]) -> list[TopicRef]:
     ]  # one may be deleted meanwhile
 
 
-async def retained_by(client: Client, topics: Sequence[TopicRef]) -> Retained:
+async def retained_by(
+    client: Client, topics: Sequence[TopicRef], *, drop_deleted: bool = False
+) -> Retained:
     """The retained offsets of the topics' partitions.
 
-    Raises: TopicNotExist: a topic was deleted since it was looked up.
+    Args:   drop_deleted: leave out topics that were deleted since they were looked up.
+    Raises: TopicNotExist: a topic was deleted since.
     """
-    found = await asyncio.gather(*(_retained(client, ref) for ref in topics))
-    return {ref.resource: ranges for ref, ranges in zip(topics, found, strict=True)}
+    lookups = (_retained(client, ref) for ref in topics)
+    found = await asyncio.gather(*lookups, return_exceptions=drop_deleted)
+    ranges: dict[str, Mapping[int, OffsetRange]] = {}
+    for ref, result in zip(topics, found, strict=True):
+        if not isinstance(result, BaseException):
+            ranges[ref.resource] = result
+        elif not isinstance(result, TopicNotExist):
+            raise result
+    return ranges
+
+
+async def deleted_among(client: Client, topics: Positions) -> frozenset[str]:
+    """The topics, by resource name, that the server does not have any more.
+
+    A topic that is only missing in a list would be read from its beginning when it is there again.
+    """
+    refs = [
+        TopicRef(ResourceName.parse(resource).topic, resource, max(offsets, default=0) + 1)
+        for resource, offsets in topics.items()
+    ]
+    there = await retained_by(client, refs, drop_deleted=True)
+    return frozenset(topics.keys() - there.keys())
 
 
 async def _retained(client: Client, ref: TopicRef) -> Mapping[int, OffsetRange]:

@@ -9,9 +9,10 @@ from opentalos.pipelines.datasource.source.admission import fair_shares
 @given(
     st.dictionaries(st.integers(0, 30), st.integers(0, 10_000), max_size=12),
     st.integers(0, 60_000),
+    st.integers(0, 100_000),
 )
-def test_shares_are_fair_and_use_the_limit(backlog: dict[int, int], limit: int) -> None:
-    shares = fair_shares(backlog, limit)
+def test_shares_are_fair_and_use_the_limit(backlog: dict[int, int], limit: int, turn: int) -> None:
+    shares = fair_shares(backlog, limit, turn)
     assert shares.keys() == backlog.keys()
     assert sum(shares.values()) == min(limit, sum(backlog.values()))
     largest = max(shares.values(), default=0)
@@ -23,3 +24,17 @@ def test_shares_are_fair_and_use_the_limit(backlog: dict[int, int], limit: int) 
 
 def test_a_small_backlog_does_not_wait_for_a_large_one() -> None:
     assert fair_shares({0: 1_000_000, 1: 10, 2: 1_000_000}, 1_000) == {0: 495, 1: 10, 2: 495}
+
+
+def test_a_limit_below_the_number_of_partitions_reaches_each_of_them_in_turn() -> None:
+    backlog = dict.fromkeys(range(10), 1_000) | {3: 0, 4: 0}
+    read = dict.fromkeys(backlog, 0)
+    for _ in range(40):
+        shares = fair_shares(backlog, 3, sum(read.values()))
+        assert sum(shares.values()) == 3
+        for partition, rows in shares.items():
+            read[partition] += rows
+            backlog[partition] -= rows
+    waiting = [rows for partition, rows in read.items() if partition not in (3, 4)]
+    assert min(waiting) >= 10
+    assert max(waiting) <= 25

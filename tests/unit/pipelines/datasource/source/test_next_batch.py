@@ -108,3 +108,14 @@ def test_a_bounded_read_of_offsets_that_are_not_retained_fails() -> None:
         bounded_batch({A: {0: 2}}, {A: {0: 9}}, there, False, 2)
     skipping = bounded_batch({A: {0: 1}}, {A: {0: 9}}, there, True, 2)
     assert [(range_.begin, range_.end) for range_ in skipping.ranges] == [(2, 8)]
+
+
+def test_no_partition_starves_when_the_limit_is_below_their_number() -> None:
+    there = {A: {number: OffsetRange(0, 100 + number) for number in range(9)}}
+    bounds = Bounds(rows_max=2, skip_expired=False, tasks=2)
+    last = at({A: dict.fromkeys(range(9), 0)})
+    for _ in range(5):  # 10 rows for 9 partitions
+        found = next_batch(last, there, bounds)
+        assert found is not None
+        last = found
+    assert min(last.end[A].values()) == 1

@@ -59,13 +59,14 @@ def read(
     server: FakeServer,
     *ranges: tuple[int, int],
     skip: bool = False,
+    drop: bool = False,
 ) -> list[tuple[int, bytes]]:
     """Offsets and values of all rows."""
     monkeypatch.setattr(slice_reader, "client_of", lambda _: server)
     wanted = [ReadRange(RESOURCE, 0, begin, end) for begin, end in ranges]
     return [
         (row["offset"], row["data"])
-        for batch in RangeReader(CONFIG, skip).read(wanted)
+        for batch in RangeReader(CONFIG, skip, drop).read(wanted)
         for row in batch.to_pylist()
     ]
 
@@ -165,3 +166,11 @@ def test_an_expired_position_without_a_range_fails_also_a_skip(
 ) -> None:
     with pytest.raises(PositionExpired):
         read(monkeypatch, expired(FakeServer(TENS), 0, None), (0, 30), skip=True)
+
+
+def test_what_a_dropped_topic_had_is_left_out_and_counted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = FakeServer(TENS, at_once=1, errors={30: TopicNotExist("gone")})
+    assert read(monkeypatch, server, (10, 100), (40, 45), drop=True) == rows(10, 30) + rows(40, 45)
+    assert "topic clicks was deleted while it was read; lost=70" in caplog.text

@@ -111,3 +111,14 @@ def test_the_server_is_found_as_the_sdk_finds_it(
     assert connection({}).endpoints == ("http://one:1",)
     named = connection({"profile": "two", "key": "E:F"})
     assert (named.endpoints, named.key_id) == (("http://two:1",), "E")
+
+
+def test_deleted_topics_are_dropped_only_by_a_pattern() -> None:
+    pattern = {name: text for name, text in TOPIC.items() if name != "topic"}
+    pattern["topicPattern"] = "a.*"
+    assert not read_options(pattern, streaming=True).drop_deleted
+    assert read_options({**pattern, "onDeleted": "drop"}, streaming=True).drop_deleted
+    with pytest.raises(ConfigError, match="onDeleted is 'skip': choose fail or drop"):
+        read_options({**pattern, "onDeleted": "skip"}, streaming=True)
+    with pytest.raises(ConfigError, match="onDeleted = drop needs topicPattern"):
+        read_options({**TOPIC, "onDeleted": "drop"}, streaming=True)

@@ -12,6 +12,7 @@ from opentalos.model.message import OffsetRange
 from opentalos.pipelines.datasource.source.options import ReadOptions, read_options
 from opentalos.pipelines.datasource.source.start_at import Edge, StartAt
 from opentalos.pipelines.datasource.source.topic_snapshot import (
+    deleted_among,
     find_topics,
     positions_at,
     retained_by,
@@ -104,3 +105,13 @@ async def test_offsets_of_what_is_not_read_are_refused() -> None:
         await places({"c": {0: 1}})
     with pytest.raises(ConfigError, match="topic b has no partition 4"):
         await places({"b": {4: 1}})
+
+
+async def test_topics_that_are_deleted_meanwhile_may_be_left_out() -> None:
+    found = await retained_by(client(gone=("a",)), (A, B), drop_deleted=True)
+    assert found.keys() == {B.resource}
+
+
+async def test_only_topics_that_the_server_does_not_have_count_as_deleted() -> None:
+    listed = {A.resource: {0: 5, 2: 4}, B.resource: {0: 7}}
+    assert await deleted_among(client(gone=("b",)), listed) == {B.resource}
