@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.metering.pipeline import UsageWriter
@@ -18,6 +19,7 @@ from opentalos.wire.metrics.usage import MINUTE_MS, UsageEvent
 
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
 MESSAGES = "partition INT, offset BIGINT, value BINARY"
+APPENDED = HOUR + 100 * HOUR_MS
 
 
 def event(minute: int = 0, next_offset: int = 10, **changed: Any) -> UsageEvent:
@@ -53,7 +55,8 @@ class Bench:
 
     def messages(self, values: Sequence[bytes], offset: int = 0) -> DataFrame:
         rows = [(0, offset + index, bytearray(value)) for index, value in enumerate(values)]
-        return self._spark.createDataFrame(rows, MESSAGES)
+        plain = self._spark.createDataFrame(rows, MESSAGES)
+        return plain.selectExpr("*", f"timestamp_millis({APPENDED}) AS append_time")
 
     def take(self, *events: UsageEvent | bytes) -> None:
         values = [item if isinstance(item, bytes) else item.encode() for item in events]
@@ -155,6 +158,8 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"tenant": ""}, "empty name"),
     ({"tenant": None}, "missing: tenant"),
     ({"v": 2}, "newer version: 2"),
+    ({"minute_ms": APPENDED + HOUR_MS + MINUTE_MS}, "in the future"),
+    ({"minute_ms": 4_070_908_800_000}, "in the future"),  # the year 2099
 ]
 
 
@@ -192,3 +197,11 @@ def test_any_batches_in_any_order_end_the_same(bench: Bench) -> None:
     }
     assert found == best
     assert len(bench.rows()) == len(best)
+
+
+def test_a_minute_in_the_future_of_this_machine_goes_aside_too(bench: Bench) -> None:
+    """The server that appended the event may have the fast clock."""
+    ahead = bench.messages([event(minute_ms=4_070_908_800_000).encode()])
+    bench.writer(ahead.withColumn("append_time", F.lit("2100-01-01").cast("timestamp")), 0)
+    assert bench.reasons() == ["in the future"]
+    assert bench.rows() == []

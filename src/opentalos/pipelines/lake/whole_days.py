@@ -17,8 +17,12 @@ class WholeDays:
     hours: Sequence[int]
 
 
-def whole_days(hours: Sequence[int], days: int) -> WholeDays | None:
-    """At most ``days`` days of a table's ``hours()``; None if it has no whole day."""
+def whole_days(hours: Sequence[int], days: int, now_ms: int) -> WholeDays | None:
+    """At most ``days`` days of a table's ``hours()``; None if it has no whole day.
+
+    Hours that have not begun at ``now_ms`` come from a fast clock and do not count.
+    """
+    hours = [hour for hour in hours if hour <= now_ms]
     if not hours:
         return None
     end_day = hours[-1] // DAY_MS

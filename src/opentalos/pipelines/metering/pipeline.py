@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "__usage"
 GROUP: Final = "pipeline-metering"  # commits its progress, so that its lag is visible
-_SOURCE: Final = ServiceTopic("metering", TOPIC, GROUP, "partition,offset,value")
+_SOURCE: Final = ServiceTopic("metering", TOPIC, GROUP, "partition,offset,value,append_time")
 _LOG: Final = logging.getLogger(__name__)
 
 

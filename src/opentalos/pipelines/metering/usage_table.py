@@ -21,6 +21,7 @@ from opentalos.pipelines.service_events.json_events import (
     COUNT_MAX,
     OFFSET_MAX,
     TIME_MS_MAX,
+    not_ahead,
     number,
 )
 from opentalos.wire.metrics.usage import MINUTE_MS
@@ -46,6 +47,7 @@ RULES: Final = {  # conditions that an event's fields must meet together
     "first_offset is not below next_offset": "first_offset < next_offset",
     "records is not next_offset - first_offset":
         "try_subtract(next_offset, first_offset) = records",
+    **not_ahead("minute_ms"),
 }  # fmt: skip
 SCHEMA: Final = pa.schema(
     [

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from opentalos.pipelines.lake.tables import HOUR_MS
 from opentalos.pipelines.olap.store import BUCKET, COUNT, SKETCHES, TIME
-from opentalos.pipelines.service_events.json_events import TIME_MS_MAX, number
+from opentalos.pipelines.service_events.json_events import TIME_MS_MAX, not_ahead, number
 from opentalos.wire.metrics.measurement import EVENT_BYTES_MAX
 from opentalos.wire.metrics.sketch import BUCKET_MAX, BUCKET_MIN
 
@@ -30,7 +30,6 @@ DIMENSIONS: Final = ("service", "cluster", "machine", "tenant", "topic", "partit
 KEY: Final = (*DIMENSIONS, "at_ms")
 LEVELS: Final = {"metrics_10s": 10_000, "metrics_1m": 60_000, "metrics_1h": HOUR_MS}
 COUNT_MAX: Final = 1 << 40  # of one bucket in one interval; 2 ** 23 of them can be added up
-AHEAD_MS: Final = HOUR_MS  # how far a sender's clock may be ahead of the server's
 
 _MEASURE: Final = "measure"
 _KIND: Final = "kind"  # of a measure: sum or gauge
@@ -79,7 +78,7 @@ def event_rules(late_hours: int) -> dict[str, str]:
     return {
         f"more than {EVENT_BYTES_MAX} bytes": f"length(message.value) <= {EVENT_BYTES_MAX}",
         "interval before 1970": "at_ms >= step_ms",
-        "in the future": f"at_ms <= {appended} + {AHEAD_MS}",
+        **not_ahead("at_ms"),
         f"over {late_hours} h late": f"at_ms >= {appended} - {late_hours * HOUR_MS}",
         "bucket out of bounds": (
             f"sketches IS NULL OR forall(map_values(sketches), s -> forall(map_keys(s), "

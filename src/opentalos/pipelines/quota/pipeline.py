@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from opentalos.adapters.system_clock import SystemClock
 from opentalos.pipelines.lake.tables import HourTable
 from opentalos.pipelines.lake.whole_days import DAY_MS, days_option, whole_days
 from opentalos.pipelines.metering.usage_table import SCHEMA, TABLE
@@ -125,7 +126,7 @@ class QuotaProjection:
         most = HISTORY_DAYS_MAX
         history = days_option(settings.options, _HISTORY, default=most, most=most)
         table = HourTable(settings.home, TABLE, SCHEMA)
-        days = whole_days(table.hours(), history)
+        days = whole_days(table.hours(), history, SystemClock().wall_ms())
         if days is None:
             _LOG.warning("quota-projection: usage has no whole day yet; nothing was projected")
             return

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -22,10 +23,14 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from opentalos.pipelines.lake.written_rows import RowsMissing
+
 # Sums of many counts stay below a bigint: 2 ** 15 of the largest ones fit.
 COUNT_MAX: Final = 1 << 48
 AMOUNT_MAX: Final = 1e100  # of floating-point numbers; any sum of them is finite
 OFFSET_MAX: Final = (1 << 63) - 1
+# How far a sender's clock may be ahead of the server's and of the driver's.
+AHEAD_MS: Final = 3_600_000
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the last valid date
 
 _LOG: Final = logging.getLogger(__name__)
@@ -44,6 +49,16 @@ def number(minimum: float, maximum: float | None = None) -> dict[str, Any]:
     Defaults: 0 to COUNT_MAX for integers, -AMOUNT_MAX to AMOUNT_MAX for floating-point numbers.
     """
     return {"min": minimum} if maximum is None else {"min": minimum, "max": maximum}
+
+
+def not_ahead(column: str) -> dict[str, str]:
+    """The rule that a time is not in the future, by the append time of its message and by the clock
+    here: the clock of the server that appended the message may be the fast one.
+
+    Args: column: Unix milliseconds. The messages need their append_time.
+    """
+    now = "least(unix_millis(message.append_time), unix_millis(current_timestamp()))"
+    return {"in the future": f"{column} <= {now} + {AHEAD_MS}"}
 
 
 def split_events(
@@ -107,6 +122,8 @@ def write_side(bad: DataFrame, home: Path, name: str, batch_id: int) -> int:
 
     A repeated batch has the same rows and overwrites the same folder; the first message's partition
     and offset in its name distinguish it from batches of an older checkpoint.
+
+    Raises: RowsMissing: executors have written them to disks that this machine does not have.
     """
     found = bad.agg(F.count("*"), F.min(F.struct("partition", "offset"))).first()
     assert found is not None  # an aggregate without groups is always one row
@@ -114,7 +131,13 @@ def write_side(bad: DataFrame, home: Path, name: str, batch_id: int) -> int:
     if count:
         place = f"batch-{batch_id:010d}-{first['partition']}-{first['offset']}"
         folder = side_folder(home, name) / place
-        bad.write.mode("overwrite").parquet(str(folder))
+        bad.write.mode("overwrite").parquet(folder.absolute().as_uri())
+        stored = sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+        if stored != count:
+            raise RowsMissing(
+                f"the side output of {name} was not written: {folder} has {stored} of {count} "
+                "messages; give a --home that driver and executors share, or run on one machine"
+            )
         _LOG.warning(
             "invalid messages: pipeline=%s messages=%d batch=%d folder=%s",
             name,

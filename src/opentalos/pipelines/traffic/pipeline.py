@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from opentalos.adapters.system_clock import SystemClock
 from opentalos.model.errors import ConfigError
 from opentalos.model.message import PartitionKey
 from opentalos.pipelines.lake.tables import HourTable
@@ -85,7 +86,7 @@ class TrafficWeights:
             self._show(settings, ["the server is not in a cluster; no weight was changed"])
             return
         table = HourTable(settings.home, TABLE, SCHEMA)
-        found = whole_days(table.hours(), days)
+        found = whole_days(table.hours(), days, SystemClock().wall_ms())
         if found is None:
             self._show(settings, ["usage has no whole day yet; no weight was changed"])
             return
