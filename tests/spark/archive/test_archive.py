@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from tests.spark.archived import archived, each_once
 from tests.spark.conftest import TalosServer
 from tests.spark.queries import started
 
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.archive.hadoop_files import HadoopFiles
-from opentalos.pipelines.archive.pipeline import ARCHIVE
+from opentalos.pipelines.archive.pipeline import ARCHIVE, ArchiveWriter
+from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.runtime.causes import cause_of
 from opentalos.sdk import Message, SimpleProducer, TalosAdmin
@@ -58,6 +59,7 @@ def test_spark_and_duckdb_read_each_message_once(
     folder = tmp_path / "archive"
     assert archived(folder) == each_once({0: 1_500, 1: 1_500})
     rows = spark.read.parquet(str(folder))
+    assert set(rows.columns) == {*ALL_COLUMNS, "date"}
     assert Counter((item.partition, item.offset) for item in rows.collect()) == archived(folder)
     days = {item.date for item in rows.select("date").distinct().collect()}
     assert days == {item.day for item in rows.selectExpr("to_date(append_time) as day").collect()}
@@ -100,6 +102,24 @@ def test_a_batch_that_died_at_any_step_is_there_once(
     assert not list((tmp_path / "archive.batches").glob("*/date=*"))
 
 
+def test_a_batch_whose_rows_are_not_all_there_is_repeated(
+    spark: SparkSession, server: TalosServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(server, "unseen", 100)
+    given = settings(server, tmp_path, topics="unseen")
+    real = ArchiveWriter._write
+
+    def one_executor(self: ArchiveWriter, messages: DataFrame, staged: str) -> None:
+        real(self, messages.where("partition = 0"), staged)  # the other one has a disk of its own
+
+    monkeypatch.setattr(ArchiveWriter, "_write", one_executor)
+    with pytest.raises(PySparkException, match="its files have 100 of 200 messages"):
+        run(spark, given)
+    monkeypatch.undo()
+    run(spark, given)
+    assert archived(tmp_path / "archive") == each_once({0: 100, 1: 100})
+
+
 def test_the_archive_of_another_checkpoint_is_refused(
     spark: SparkSession, server: TalosServer, tmp_path: Path
 ) -> None:
@@ -120,6 +140,8 @@ def test_the_archive_of_another_checkpoint_is_refused(
         {},
         {"topics": "a", "topic-pattern": "b"},
         {"topics": "a", "compression": "rar"},
+        {"topics": "a", "on-expired": "never"},
+        {"topics": "a", "on-deleted": "drop"},
     ],
 )
 def test_options_that_cannot_be_used_are_refused(

@@ -33,13 +33,7 @@ from opentalos.log.segment.view import SegmentView, store_side_index
 from opentalos.log.tail_cache import CACHED_BLOCK_BYTES, CachedBlock
 from opentalos.model.errors import BadRequest, OutcomeUnknown, TalosError
 from opentalos.model.limits import LogLimits
-from opentalos.model.message import (
-    ENCRYPTED,
-    Durability,
-    MessageBlock,
-    PartitionKey,
-    StoredBefore,
-)
+from opentalos.model.message import ENCRYPTED, Durability, MessageBlock, PartitionKey, StoredBefore
 
 _log = logging.getLogger(__name__)
 

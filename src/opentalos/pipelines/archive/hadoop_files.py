@@ -16,6 +16,11 @@ class HadoopFiles:
         self._machine = context._jvm
         self._fs = self._path(root).getFileSystem(context._jsc.hadoopConfiguration())
 
+    @property
+    def is_local(self) -> bool:
+        """Whether they lie on the disks of this machine, which another one may not have."""
+        return str(self._fs.getUri().getScheme()) == "file"
+
     def exists(self, path: str) -> bool:
         """Whether the file or folder exists."""
         return bool(self._fs.exists(self._path(path)))

@@ -8,6 +8,7 @@ reads each message once; of the batch in progress it may read a part.
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -16,14 +17,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from opentalos.model.errors import ConfigError
+from opentalos.pipelines.archive.batch_rows import WrittenRows, check_rows, logged_batch
 from opentalos.pipelines.archive.hadoop_files import HadoopFiles
+from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS
+from opentalos.pipelines.lake.written_rows import is_one_machine
 from opentalos.pipelines.pipeline import PipelineSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+_LOG: Final = logging.getLogger(__name__)
+_PLACES: Final = "topic string, partition int, offset bigint"
 _CODECS: Final = ("zstd", "snappy", "gzip", "none")
+_ON_EXPIRED: Final = "on-expired"
+_ON_DELETED: Final = "on-deleted"
+_GONE: Final = {_ON_EXPIRED: ("fail", "skip"), _ON_DELETED: ("fail", "drop")}
 _LISTS_KEPT: Final = 100  # batches; Spark repeats only the last one
 _DATE: Final = "date"  # of the append time, UTC
 _OWNER: Final = "stream.json"
@@ -43,6 +52,8 @@ class Archive:
             "compression": f"{', '.join(_CODECS)}; default: {_CODECS[0]}",
             "starting-position": 'earliest (default), latest, or as format("talos") has it',
             "group": "consumer group that shows the progress; default: pipeline-archive",
+            _ON_EXPIRED: "fail (default) or skip: messages that expired before they were read",
+            _ON_DELETED: "fail (default) or drop: a topic of the pattern that was deleted",
         }
     )
 
@@ -54,12 +65,19 @@ class Archive:
             known = ", ".join(_CODECS)
             raise ConfigError(f"archive.compression is {codec!r}: choose one of {known}")
         path = given.get("path") or str(settings.home / "archive")
+        _check_path(spark, path)
+        writer = ArchiveWriter(
+            path,
+            codec,
+            checkpoint=str(settings.checkpoint(self.name)),
+            may_lack=given.get(_ON_EXPIRED) == "skip" or given.get(_ON_DELETED) == "drop",
+        )
         stream = (
             spark.readStream.format("talos")
             .options(**_source(settings))
             .load()
             .writeStream.queryName(self.name)
-            .foreachBatch(ArchiveWriter(path, codec))
+            .foreachBatch(writer)
             .option("checkpointLocation", str(settings.checkpoint(self.name)))
         )
         if settings.available_now:
@@ -74,26 +92,50 @@ def _source(settings: PipelineSettings) -> dict[str, str]:
     read = {name: value for name, value in chosen.items() if value}
     if len(read) != 1:
         raise ConfigError("archive needs -o archive.topics=NAME,... or archive.topic-pattern=REGEX")
+    for name, choices in _GONE.items():
+        if given.get(name, choices[0]) not in choices:
+            known = " or ".join(choices)
+            raise ConfigError(f"archive.{name} is {given[name]!r}: choose {known}")
+    if given.get(_ON_DELETED) == "drop" and "topicPattern" not in read:
+        raise ConfigError(f"archive.{_ON_DELETED}=drop needs archive.topic-pattern")
     return {
         **read,
         "url": settings.url,
         "key": settings.key,
         "startingPosition": given.get("starting-position", "earliest"),
         "group": given.get("group", "pipeline-archive"),
+        "columns": ",".join(ALL_COLUMNS),
+        "onExpired": given.get(_ON_EXPIRED, "fail"),
+        "onDeleted": given.get(_ON_DELETED, "fail"),
         "maxMessagesPerTrigger": str(settings.max_messages_per_trigger),
     }
 
 
-class ArchiveWriter:
-    """Writes batches into the archive; for ``foreachBatch``."""
+def _check_path(spark: "SparkSession", path: str) -> None:
+    """Raises: ConfigError: executors would write to disks of their own."""
+    master = str(spark.sparkContext.master)
+    if not is_one_machine(master) and HadoopFiles(spark, path).is_local:
+        raise ConfigError(
+            f"archive.path {path} is a folder of one machine, and the executors of {master} write "
+            "to their own disks; give a path that all of them share, such as hdfs://HOST:PORT/PATH"
+        )
 
-    def __init__(self, path: str, codec: str) -> None:
+
+class ArchiveWriter:
+    """Writes batches into the archive; for ``foreachBatch``.
+
+    Args: checkpoint: of the stream, which has the offsets of a batch; may_lack: see ``check_rows``.
+    """
+
+    def __init__(self, path: str, codec: str, *, checkpoint: str, may_lack: bool) -> None:
         self._path, self._codec = path.rstrip("/"), codec
+        self._checkpoint, self._may_lack = checkpoint, may_lack
 
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
         """Write one batch; it is complete when its list exists.
 
-        Raises: ConfigError: the folder is the archive of another stream.
+        Raises: ConfigError: the folder is the archive of another stream. RowsMissing: the files do
+        not have the messages of the batch, which is not complete then.
         """
         spark = messages.sparkSession
         stream = str(spark.sparkContext.getLocalProperty(_QUERY_ID))
@@ -108,6 +150,7 @@ class ArchiveWriter:
         prefix = f"{stream[:8]}-{batch_id:09}-"
         files.delete_all(f"{self._path}/{_DATE}=*/{prefix}*.parquet")
         self._write(messages, staged)
+        self._check(spark, staged, batch_id)
         names = self._move(files, staged, prefix)
         files.write_new(listed, json.dumps({"stream": stream, "files": names}))
         files.delete(staged)
@@ -127,6 +170,17 @@ class ArchiveWriter:
         dated = messages.withColumn(_DATE, F.to_date("append_time"))
         writer = dated.write.mode("overwrite").partitionBy(_DATE)
         writer.option("compression", self._codec).parquet(staged)
+
+    def _check(self, spark: "SparkSession", staged: str, batch_id: int) -> None:
+        """Compare the written rows, as everybody sees them, with the offsets of the batch."""
+        offsets = f"{self._checkpoint}/offsets/{batch_id}"
+        batch = logged_batch(HadoopFiles(spark, self._checkpoint).read(offsets))
+        places = spark.read.schema(_PLACES).parquet(staged).groupBy("topic", "partition")
+        found = places.agg(F.count("*"), F.min("offset"), F.max("offset")).collect()
+        written = (WrittenRows(*row) for row in found)
+        lacking = check_rows(batch, written, may_lack=self._may_lack)
+        if lacking:
+            _LOG.warning("messages were gone before a read: batch=%d lost=%d", batch_id, lacking)
 
     def _move(self, files: HadoopFiles, staged: str, prefix: str) -> list[str]:
         names = []
