@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from opentalos.model.errors import ConfigError
+from opentalos.pipelines.billing.closing import Watermark
 from opentalos.pipelines.billing.pipeline import BILLING, BilledWithProblems
 from opentalos.pipelines.lake.month import Month
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
@@ -80,7 +81,9 @@ class Bench:
             "tenants": str(self.home / "tenants.toml"),
         }
         given = {name.replace("_", "-"): text for name, text in options.items()}
-        settings = PipelineSettings(url="", key="", home=self.home, options=usual | given)
+        settings = PipelineSettings(
+            url="http://127.0.0.1:1", key="a:b", home=self.home, options=usual | given
+        )
         BILLING.run(self._spark, settings)
 
     @property
@@ -142,16 +145,60 @@ def test_a_tenant_without_a_plan_is_named_and_all_others_are_billed(bench: Bench
     assert bench.totals()["CLnew"]["problem"] == ""
 
 
-def test_minutes_that_are_missing_are_a_problem(bench: Bench) -> None:
+def test_minutes_that_are_missing_are_a_problem(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench.usage(MARCH.begin_ms, ("CLshop", 0, 0, 10))
     bench.usage(MARCH.begin_ms + HOUR_MS, ("CLshop", 0, 13, 20))
     with pytest.raises(BilledWithProblems, match=r"partition 0: .* 3 records are missing"):
         bench.bill()
+    says(monkeypatch, {0: 20})
     with pytest.raises(ConfigError, match="cannot be closed"):
         bench.bill(close="yes")
 
 
-def test_a_closed_month_is_final_until_it_is_opened(bench: Bench) -> None:
+def test_a_gap_and_an_overlap_of_one_length_are_a_problem(bench: Bench) -> None:
+    bench.usage(MARCH.begin_ms, ("CLshop", 0, 0, 10))
+    bench.usage(MARCH.begin_ms + HOUR_MS, ("CLshop", 0, 8, 13))
+    bench.usage(MARCH.begin_ms + 2 * HOUR_MS, ("CLshop", 0, 15, 20))
+    with pytest.raises(BilledWithProblems, match="2 records are missing and 2 are doubled"):
+        bench.bill()
+
+
+def test_a_month_is_closed_once_all_partitions_are_metered_past_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minute_ms = 60_000
+    bench.usage(MARCH.begin_ms - minute_ms, ("CLshop", 0, 0, 5))
+    bench.usage(MARCH.begin_ms, ("CLshop", 0, 7, 10), ("CLshop", 1, 0, 20))
+    says(monkeypatch, {0: 10, 1: 25, 2: 3})
+    with pytest.raises(ConfigError, match="2026-03 cannot be closed") as caught:
+        bench.bill(close="yes")
+    said = str(caught.value)
+    assert "partition 0: its minutes begin at offset 7, those before the month end at 5" in said
+    assert "partition 1: the table does not have offsets 20 to 24 yet" in said
+    assert "partition 2: the table does not have offsets 0 to 2 yet" in said
+    assert not bench.current.exists()
+
+    bench.usage(MARCH.begin_ms, ("CLshop", 0, 5, 10), ("CLshop", 1, 0, 20))
+    bench.usage(MARCH.end_ms, ("CLshop", 1, 20, 22), ("CLshop", 2, 0, 3))
+    bench.bill(close="yes")
+    assert bench.totals()["CLshop"]["records"] == 25
+
+
+def says(monkeypatch: pytest.MonkeyPatch, offsets: dict[int, int]) -> None:
+    """The server has metered so much of the partitions of the topic, and there is no more."""
+    marks = {
+        ("uuid-CLshop", partition): Watermark("orders", offset, 0, offset)
+        for partition, offset in offsets.items()
+    }
+    monkeypatch.setattr("opentalos.pipelines.billing.pipeline.watermarks", lambda _: marks)
+
+
+def test_a_closed_month_is_final_until_it_is_opened(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says(monkeypatch, {0: 1_000})
     bench.usage(MARCH.begin_ms, ("CLshop", 0, 0, 1_000))
     bench.bill(close="yes")
     closed = bench.current.resolve()

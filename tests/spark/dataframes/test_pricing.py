@@ -23,6 +23,7 @@ from opentalos.pipelines.billing.plans.price_plan import (
 )
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.billing.pricing import (
+    broken_chains,
     gaps,
     invoice_lines,
     line_items,
@@ -206,12 +207,22 @@ def test_usage_is_summed_by_topic_and_gaps_are_found(spark: SparkSession) -> Non
         ("a", "u1", "n1", 1, 5, 7, 0, 5),
         ("a", "u1", "n1", 1, 5, 7, 8, 13),  # three records are missing before it
         ("b", "u2", "n1", 0, 1, 1, 0, 1),
+        ("c", "u3", "n3", 0, 10, 1, 0, 10),
+        ("c", "u3", "n3", 0, 5, 1, 8, 13),  # two records are in both
+        ("c", "u3", "n3", 0, 5, 1, 15, 20),  # and two are missing
     ]
-    partitions = partition_totals(spark.createDataFrame(rows, USAGE)).persist()
+    minutes = [(*row, minute) for minute, row in enumerate(rows)]
+    usage = spark.createDataFrame(minutes, USAGE + ", minute INT")
+    partitions = partition_totals(usage).persist()
     found = sorted(topic_totals(partitions).collect())
     assert [tuple(row) for row in found] == [
         ("a", "u1", "n1", 2, Decimal(25), Decimal((1 << 49) + 14)),
         ("b", "u2", "n1", 1, Decimal(1), Decimal(1)),
+        ("c", "u3", "n3", 1, Decimal(20), Decimal(3)),
     ]
-    assert [tuple(row) for row in gaps(partitions).collect()] == [("u1", "n1", 1, Decimal(3))]
+    assert sorted(map(tuple, broken_chains(partitions).collect())) == [("u1", 1), ("u3", 0)]
+    assert sorted(map(tuple, gaps(usage).collect())) == [
+        ("u1", 1, "n1", Decimal(3), Decimal(0)),
+        ("u3", 0, "n3", Decimal(2), Decimal(2)),
+    ]
     partitions.unpersist()

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import functions as F
 
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.model.errors import ConfigError, TalosError
+from opentalos.pipelines.billing.closing import edges_of, unfinished, watermarks
 from opentalos.pipelines.billing.invoices.files import (
     LINES,
     PROBLEMS,
@@ -36,6 +38,7 @@ from opentalos.pipelines.billing.plans.tenant_plans import (
 )
 from opentalos.pipelines.billing.pricing import (
     AMOUNT,
+    broken_chains,
     gaps,
     invoice_lines,
     line_items,
@@ -48,6 +51,8 @@ from opentalos.pipelines.lake.month import Month
 from opentalos.pipelines.lake.tables import HourTable
 from opentalos.pipelines.metering.usage_table import SCHEMA, TABLE
 from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.runtime.connection import client_config
+from opentalos.sdk.rest_client import TIMEOUT_S, RestClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,9 +149,12 @@ class Billing:
         now = datetime.fromtimestamp(SystemClock().wall_ms() // 1000, UTC)
         options = BillingOptions.of(settings.options, now)
         folder = InvoiceFolder(settings.home, options.month)
+        if options.close:  # first: what is in the table then is in the bill
+            _check_over(options.month, now)
+            _check_metered(spark, settings, options.month)
         bill = make_bill(spark, settings.home, options)
-        if options.close:
-            _check_closable(bill, now)
+        if options.close and bill.problems:
+            raise ConfigError(f"{options.month} cannot be closed: {_shown(bill.problems)}")
         version = folder.publish(partial(invoice_files, bill), reopen=options.reopen)
         if options.close:
             folder.close()
@@ -162,7 +170,8 @@ def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bil
     table = HourTable(home, TABLE, SCHEMA)
     month = options.month
     hours = [hour for hour in table.hours() if month.begin_ms <= hour < month.end_ms]
-    partitions = partition_totals(table.read(spark, hours)).persist()
+    usage = table.read(spark, hours)
+    partitions = partition_totals(usage).persist()
     try:
         order: Any = [(name, "ascending") for name in ("tenant", "name", "topic")]
         topics = topic_totals(partitions).toArrow().sort_by(order)
@@ -174,14 +183,18 @@ def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bil
         problems = [
             f"tenant {entry.tenant}: {entry.problem}" for entry in assigned if entry.problem
         ]
-        missing = sorted(gaps(partitions).collect())
+        broken = broken_chains(partitions).collect()
     finally:
         partitions.unpersist()
-    problems += [
-        f"topic {row['name']} ({row['topic']}), partition {row['partition']}: its minutes have "
-        f"gaps or overlaps, {row['missing']} records are missing; see talos bill reconcile"
-        for row in missing
-    ]
+    if broken:
+        places = F.broadcast(spark.createDataFrame(broken, "topic string, partition int"))
+        rows = gaps(usage.join(places, ["topic", "partition"], "left_semi")).collect()
+        problems += [
+            f"topic {row['name']} ({row['topic']}), partition {row['partition']}: its minutes have "
+            f"gaps or overlaps, {row['missing']} records are missing and {row['doubled']} are "
+            "doubled; see talos bill reconcile"
+            for row in sorted(rows)
+        ]
     return Bill(month, assigned, lines, topics, problems)
 
 
@@ -257,13 +270,27 @@ def _yes(options: Mapping[str, str], name: str) -> bool:
     return _YES_NO[given]
 
 
-def _check_closable(bill: Bill, now: datetime) -> None:
-    if now < bill.month.end:
-        raise ConfigError(
-            f"{bill.month} cannot be closed before {bill.month.end:%Y-%m-%d %H:%M} UTC"
+def _check_over(month: Month, now: datetime) -> None:
+    if now < month.end:
+        raise ConfigError(f"{month} cannot be closed before {month.end:%Y-%m-%d %H:%M} UTC")
+
+
+def _check_metered(spark: "SparkSession", settings: PipelineSettings, month: Month) -> None:
+    """Raises: ConfigError: usage of the month may still come, or is not what was metered; the
+    server's errors."""
+    marks = watermarks(RestClient(client_config(settings, TIMEOUT_S)))
+    table = HourTable(settings.home, TABLE, SCHEMA)  # read after the server was asked
+    found = [
+        f"topic {name} ({topic}), partition {partition}: {reason}"
+        for (topic, partition), name, reason in unfinished(
+            marks, edges_of(table.read(spark), month)
         )
-    if bill.problems:
-        raise ConfigError(f"{bill.month} cannot be closed: {_shown(bill.problems)}")
+    ]
+    if found:
+        raise ConfigError(
+            f"{month} cannot be closed: {_shown(found)}; let metering catch up, or see talos bill "
+            "reconcile"
+        )
 
 
 def _report_problems(bill: Bill, *, fails: bool) -> None:

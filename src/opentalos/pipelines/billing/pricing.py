@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType
 
@@ -34,6 +34,9 @@ _COUNT_ARROW: Final = pa.decimal128(COUNT_DIGITS, 0)
 _PRICE_ARROW: Final = pa.decimal128(PRICE_DIGITS, PRICE_DECIMALS)
 _AMOUNT_ARROW: Final = pa.decimal128(AMOUNT.precision, AMOUNT.scale)
 _UNIT_ARROW: Final = pa.decimal128(16, 0)
+_ENDS: Final = ("first_offset", "next_offset")  # of a minute
+_HALVES: Final = (0, 32)  # of a hash, by their lowest bit
+_HALF_MASK: Final = (1 << 32) - 1
 _FREE: Final = -1  # number of the tier for the free quota
 LINES: Final = pa.schema(
     [
@@ -80,13 +83,14 @@ _RESERVED: Final = pa.schema([("tenant", pa.string()), ("quantity", _COUNT_ARROW
 
 
 def partition_totals(usage: DataFrame) -> DataFrame:
-    """One row per tenant, topic and partition: its totals and its range of offsets."""
+    """One row per tenant, topic and partition: totals, range of offsets, hashes of its ends."""
     return usage.groupBy("tenant", "topic", "partition").agg(
         F.max("name").alias("name"),
         F.sum(F.col("records").cast(COUNT)).cast(COUNT).alias("records"),
         F.sum(F.col("bytes").cast(COUNT)).cast(COUNT).alias("bytes"),
         F.min("first_offset").alias("first_offset"),
         F.max("next_offset").alias("next_offset"),
+        *(F.sum(_print(name, half)).alias(f"{name}_{half}") for name in _ENDS for half in _HALVES),
     )
 
 
@@ -100,20 +104,58 @@ def topic_totals(partitions: DataFrame) -> DataFrame:
     )
 
 
-def gaps(partitions: DataFrame) -> DataFrame:
-    """Partitions whose minutes have gaps or overlaps.
+def broken_chains(partitions: DataFrame) -> DataFrame:
+    """The partitions, from ``partition_totals``, whose minutes have gaps or overlaps.
 
-    ``missing``: the number of records in no minute, or, if negative, in two.
+    In a chain of minutes every offset at which one ends is one at which another begins, except for
+    the last and the first. So the sums of these offsets' hashes agree; a gap and an overlap of the
+    same length only agree in the number of records. Source: docs/operating/billing.md.
     """
+    prints = [f"{name}_{half}" for name in _ENDS for half in _HALVES]
     whole = partitions.groupBy("topic", "partition").agg(
-        F.max("name").alias("name"),
         F.max("next_offset").alias("next_offset"),
         F.min("first_offset").alias("first_offset"),
         F.sum("records").alias("records"),
+        *(F.sum(name).alias(name) for name in prints),
     )
-    missing = (F.col("next_offset") - F.col("first_offset")).cast(COUNT) - F.col("records")
-    return whole.select("topic", "name", "partition", missing.alias("missing")).where(
-        "missing <> 0"
+    spanned = (F.col("next_offset") - F.col("first_offset")).cast(COUNT)
+    broken = spanned != F.col("records")
+    for half in _HALVES:
+        inner = [F.col(f"{name}_{half}") - _print(name, half) for name in _ENDS]
+        broken |= inner[0] != inner[1]
+    return whole.where(broken).select("topic", "partition")
+
+
+def _print(name: str, half: int) -> Column:
+    """Half of the hash of an offset: sums of 2 ** 31 of them fit."""
+    return F.shiftright(F.xxhash64(name), half).bitwiseAND(F.lit(_HALF_MASK))
+
+
+def gaps(usage: DataFrame) -> DataFrame:
+    """Partitions whose minutes have gaps or overlaps, which are counted apart.
+
+    Columns: topic, partition, name; missing and doubled, the records in no minute and in two.
+    """
+    before = Window.partitionBy("topic", "partition").orderBy("minute")
+    end = F.max("next_offset").over(before.rowsBetween(Window.unboundedPreceding, -1))
+    step = (F.col("first_offset") - end).cast(COUNT)
+    off = (F.col("records") - (F.col("next_offset") - F.col("first_offset"))).cast(COUNT)
+    zero = F.lit(0).cast(COUNT)
+    steps = usage.select(
+        *("topic", "partition", "name"),
+        F.greatest(step, zero).alias("gap"),
+        F.greatest(-step, zero).alias("overlap"),
+        F.greatest(-off, zero).alias("fewer"),
+        F.greatest(off, zero).alias("more"),
+    )
+    return (
+        steps.groupBy("topic", "partition")
+        .agg(
+            F.max("name").alias("name"),
+            F.sum(F.col("gap") + F.col("fewer")).cast(COUNT).alias("missing"),
+            F.sum(F.col("overlap") + F.col("more")).cast(COUNT).alias("doubled"),
+        )
+        .where("missing <> 0 OR doubled <> 0")
     )
 
 
