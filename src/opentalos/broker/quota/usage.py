@@ -49,7 +49,8 @@ class UsageService:
         log = self._context.partition_log(topic, partition)
         # Read first, so that a caller who pages through a growing log reaches an end.
         start, end = await log.offsets()
-        found = await minutes_of(log, offset, bytes_max=READ_BYTES_MAX, minutes_max=minutes_max)
+        first = min(offset, end)  # who asks for what follows gets the end
+        found = await minutes_of(log, first, bytes_max=READ_BYTES_MAX, minutes_max=minutes_max)
         stats = await log.stats()
         meter = log.meter
         return PartitionUsage(

@@ -81,6 +81,12 @@ async def test_an_offset_inside_a_block_begins_at_the_block(call: Rest) -> None:
     assert (minute["first_offset"], minute["next_offset"]) == (4, 8)
 
 
+async def test_an_offset_after_the_end_gets_the_state_without_minutes(call: Rest) -> None:
+    await filled(call, 4, 4)
+    found = await usage(call, f"?partition=1&offset={(1 << 62) - 1}&minutes_max=1")
+    assert (found["minutes"], found["next_offset"], found["next_page"]) == ([], 8, None)
+
+
 async def test_an_empty_partition_has_no_minutes(call: Rest) -> None:
     await filled(call)
     found = await usage(call)
