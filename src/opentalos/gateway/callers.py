@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from opentalos.gateway.http.body_budget import Claim
+from opentalos.gateway.http.fairness.body_budget import Claim
 from opentalos.gateway.peer.proofs import ProofReader
 from opentalos.gateway.rest.routing.credentials import credentials_of
 from opentalos.gateway.thrift_http.authentication import Authenticator

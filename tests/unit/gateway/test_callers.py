@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from opentalos.gateway.callers import PEERS, Callers, claimed_key
-from opentalos.gateway.http.body_budget import Claim
+from opentalos.gateway.http.fairness.body_budget import Claim
 from opentalos.wire.peer_proof import CALL, TRANSFER
 
 PAIR = base64.b64encode(b"KA:secret")

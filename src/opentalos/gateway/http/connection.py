@@ -11,11 +11,11 @@ from typing import cast
 
 from opentalos.gateway.http.connection_host import ConnectionHost
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.fairness.turns import STARTS_A_TURN, TURN_S
 from opentalos.gateway.http.reply_format import CONTINUE, RETRY_AFTER, TEXT, head, stream_head
 from opentalos.gateway.http.reply_stream import ReplyStream
 from opentalos.gateway.http.request_reading import RequestReading
 from opentalos.gateway.http.request_target import origin_form
-from opentalos.gateway.http.turns import STARTS_A_TURN, TURN_S
 from opentalos.model.address import is_local, network_of
 from opentalos.model.errors import OutcomeUnknown
 from opentalos.model.identity import PeerCertificate

@@ -7,11 +7,11 @@
 import asyncio
 from typing import Protocol
 
-from opentalos.gateway.http.body_budget import BodyBudget
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.fairness.body_budget import BodyBudget
+from opentalos.gateway.http.fairness.turns import Turns
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.gateway.http.traffic import Traffic
-from opentalos.gateway.http.turns import Turns
 from opentalos.model.limits import HttpLimits
 
 

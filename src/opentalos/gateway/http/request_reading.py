@@ -11,9 +11,9 @@ from collections import deque
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from opentalos.gateway.http.body_budget import Hold
 from opentalos.gateway.http.connection_host import ConnectionHost
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.fairness.body_budget import Hold
 from opentalos.gateway.http.request_target import reason_of
 
 HEADERS_MAX = 100  # header lines of one request

@@ -6,16 +6,16 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 
-from opentalos.gateway.http.accepting import Acceptor, bound_sockets
-from opentalos.gateway.http.body_budget import BodyBudget
 from opentalos.gateway.http.connection import HttpConnection
 from opentalos.gateway.http.connection_host import HostedConnection
 from opentalos.gateway.http.exchange import Exchange, Handler
+from opentalos.gateway.http.fairness.accepting import Acceptor, bound_sockets
+from opentalos.gateway.http.fairness.body_budget import BodyBudget
+from opentalos.gateway.http.fairness.turns import Turns
 from opentalos.gateway.http.reply_format import date_line
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.gateway.http.tls_connection import TlsConnection
 from opentalos.gateway.http.traffic import Traffic
-from opentalos.gateway.http.turns import Turns
 from opentalos.model.address import is_loopback
 from opentalos.model.limits import HttpLimits
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from opentalos.gateway.http.connection import HttpConnection
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.fairness.turns import Turns
 from opentalos.gateway.http.reply_format import TEXT, head
 from opentalos.gateway.http.server import HttpServer
-from opentalos.gateway.http.turns import Turns
 from opentalos.model.limits import HttpLimits
 
 LIMITS = HttpLimits(

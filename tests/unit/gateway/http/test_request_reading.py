@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from tests.unit.gateway.http.support import LIMITS, Bench, request, statuses
 
-from opentalos.gateway.http.body_budget import UNSHARED_BYTES, Claim
 from opentalos.gateway.http.connection import AHEAD_BYTES, FEED_BYTES_MAX
+from opentalos.gateway.http.fairness.body_budget import UNSHARED_BYTES, Claim
 from opentalos.gateway.http.request_reading import HEADERS_MAX
 
 HEAD = replace(LIMITS, header_bytes_max=16 << 10)

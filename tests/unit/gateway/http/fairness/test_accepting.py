@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from opentalos.gateway.http.accepting import ACCEPTS_A_TURN, Acceptor, bound_sockets
+from opentalos.gateway.http.fairness.accepting import ACCEPTS_A_TURN, Acceptor, bound_sockets
 
 pytestmark = pytest.mark.real_time
 MANY = 50

@@ -13,8 +13,8 @@ from opentalos.gateway.http.connection import (
     HttpConnection,
 )
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.fairness.turns import STARTS_A_TURN, TURN_S, Turns
 from opentalos.gateway.http.reply_format import TEXT, head
-from opentalos.gateway.http.turns import STARTS_A_TURN, TURN_S, Turns
 from opentalos.model.limits import HttpLimits
 
 ATTACKER, VICTIM = "203.0.113.1", "198.51.100.1"
