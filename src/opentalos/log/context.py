@@ -136,6 +136,10 @@ class LogContext:
         if len(self.open_partitions) > self.open_max and self.make_room:
             self.make_room()
 
+    def use_keys(self, keys: KeyRing) -> None:
+        """Encrypt and decrypt blocks with these keys, from the start on."""
+        self.keys = keys
+
     def schedule_deletion_check(self, key: PartitionKey, path: str) -> None:
         """Let the upkeep check whether an own file has to be deleted with its topic."""
         if len(self.deletion_checks) < PENDING_DELETIONS_MAX:

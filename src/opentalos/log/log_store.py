@@ -385,7 +385,7 @@ class LogStore:
 
 def use_keys(store: LogStore, keys: KeyRing) -> None:
     """Encrypt and decrypt blocks with these keys; before ``start``."""
-    store._context.keys = keys
+    store._context.use_keys(keys)
 
 
 def metered_logs(store: LogStore) -> Iterator[PartitionLog]:

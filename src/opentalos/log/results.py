@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from opentalos.model.errors import TalosError
-from opentalos.model.message import Durability, OffsetRange, StoredBlock
+from opentalos.model.message import BaseOffset, Durability, OffsetRange, StoredBlock
 
 # Called exactly once, from the loop, never inside ``append``: base offset (a ``StoredBefore`` for a
 # duplicate; -1: unknown duplicate or error) and None, which means durable, or the error.
-AppendWaiter = Callable[[int, TalosError | None], None]
+AppendWaiter = Callable[[BaseOffset, TalosError | None], None]
 
 OFFSET_START = -1  # read from the start of the retained log
 OFFSET_END = -2  # read only what arrives later

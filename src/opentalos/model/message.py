@@ -52,6 +52,9 @@ class StoredBefore(int):
     __slots__ = ()
 
 
+# Not just ``int``: compiled code would make a plain one of it.
+BaseOffset = int | StoredBefore
+
 PRODUCER_ID_MAX = (1 << 62) - 1  # that a client may choose; the ids behind it are the server's
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from opentalos.model.errors import ProducerFenced, SequenceGap, TalosError
-from opentalos.model.message import PRODUCER_ID_MAX, UNKNOWN_OFFSET, ProducerStamp
+from opentalos.model.message import PRODUCER_ID_MAX, UNKNOWN_OFFSET, ProducerStamp, StoredBefore
 
 BATCHES_KEPT = 5  # per producer, so many puts may be in flight and still be answered exactly
 # Per partition and principal; its producer unused for longest is forgotten. What that stored is
@@ -98,8 +98,10 @@ class ProducerTable:
                 return share.producers[producer_id]
         return None
 
-    def check(self, principal: int, stamp: ProducerStamp, messages: int) -> int | TalosError | None:
-        """None: append it. An int: a duplicate, its base offset or -1. An error: refuse it."""
+    def check(
+        self, principal: int, stamp: ProducerStamp, messages: int
+    ) -> StoredBefore | TalosError | None:
+        """None: append it. StoredBefore: a duplicate; -1: its place is unknown. Else refuse it."""
         producer = self.find(principal, stamp.producer_id)
         if producer is not None and stamp.epoch < producer.epoch:
             return ProducerFenced(f"epoch {stamp.epoch}, the log knows {producer.epoch}")
@@ -117,9 +119,9 @@ class ProducerTable:
         if stamp.epoch == producer.epoch and stamp.sequence + messages <= expected:
             for batch in producer.batches:
                 if batch.sequence == stamp.sequence and batch.messages == messages:
-                    return batch.base_offset
+                    return StoredBefore(batch.base_offset)
             if not producer.batches or stamp.sequence < producer.batches[0].sequence:
-                return UNKNOWN_OFFSET
+                return StoredBefore(UNKNOWN_OFFSET)
         return SequenceGap(f"sequence {stamp.sequence}, expected {expected}")
 
     def note(self, principal: int, stamp: ProducerStamp, messages: int, base_offset: int) -> None:

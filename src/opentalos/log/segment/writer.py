@@ -33,7 +33,7 @@ from opentalos.log.segment.view import SegmentView, store_side_index
 from opentalos.log.tail_cache import CACHED_BLOCK_BYTES, CachedBlock
 from opentalos.model.errors import BadRequest, OutcomeUnknown, TalosError
 from opentalos.model.limits import LogLimits
-from opentalos.model.message import ENCRYPTED, Durability, MessageBlock, PartitionKey, StoredBefore
+from opentalos.model.message import ENCRYPTED, BaseOffset, Durability, MessageBlock, PartitionKey
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ ENCODING_ERRORS = (struct.error, TypeError, ValueError, OverflowError)
 FINISH_AFTER_S = 0.5  # the new owner opens first: both work on the same DataNodes
 
 Queued = tuple[MessageBlock, AppendWaiter, int]  # the int: bytes it counts as pending
-Entry = tuple[MessageBlock, AppendWaiter, int, int]  # and the base offset it was given
+Entry = tuple[MessageBlock, AppendWaiter, int, BaseOffset]  # and the base offset it was given
 Tail = list[tuple[MessageBlock, int, int, int]]  # block, base offset, append ms, flags
 
 
@@ -69,7 +69,8 @@ class Group:
         self.chunks: list[bytes | memoryview] = []
         self.entries: list[Entry] = []  # in the file with this commit
         self.followers: list[Entry] = []  # duplicates of an entry of this very group
-        self.answered: list[tuple[AppendWaiter, int, TalosError | None]] = []  # need no commit
+        # These need no commit.
+        self.answered: list[tuple[AppendWaiter, BaseOffset, TalosError | None]] = []
         self.stored: list[CachedBlock] = []  # for the tail cache
         self.next_offset = next_offset
         self.index_position = 0  # from which on the index takes the next block
@@ -279,9 +280,9 @@ class OpenSegment:
         if isinstance(verdict, TalosError):
             group.answered.append((waiter, -1, verdict))
         elif verdict >= committed:
-            group.followers.append((block, waiter, size, StoredBefore(verdict)))
+            group.followers.append((block, waiter, size, verdict))
         else:
-            group.answered.append((waiter, StoredBefore(verdict), None))
+            group.answered.append((waiter, verdict, None))
         return False
 
     def committed(self, group: Group, length: int) -> None:

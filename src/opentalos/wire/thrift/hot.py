@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, cast
 
 from opentalos.model.message import (
     PRODUCER_ID_MAX,
+    BaseOffset,
     MessageBlock,
     PayloadFormat,
     ProducerStamp,
@@ -305,7 +306,7 @@ def _decode_get(body: bytes) -> HotGet | None:
 
 
 def put_reply(
-    seqid: int, sequence_id: bytes, base_offset: int, *, transferred: bool = False
+    seqid: int, sequence_id: bytes, base_offset: BaseOffset, *, transferred: bool = False
 ) -> bytes:
     """Compact reply of a successful putMessage; ``seqid`` >= 0.
 

@@ -1,6 +1,10 @@
 """Appends, reads and restarts of one partition on memory adapters."""
 
-from tests.unit.log.bed import crash, open_bed, payloads, put
+import asyncio
+
+from tests.unit.log.bed import Answers, block, crash, open_bed, payloads, put
+
+from opentalos.model.message import ProducerStamp, StoredBefore
 
 
 async def test_what_was_put_is_read_back_in_order() -> None:
@@ -32,3 +36,17 @@ async def test_a_crashed_log_keeps_what_was_acknowledged() -> None:
     assert await payloads(again.log()) == [b"%d" % number for number in range(10)]
     assert await put(again.log(), b"next") == 10
     await again.store.close()
+
+
+async def test_a_duplicate_is_told_from_the_first_put_also_in_compiled_code() -> None:
+    bed = await open_bed()
+    answers, stamped = Answers(), block(b"one", producer=ProducerStamp(1, 0, 0))
+    bed.log().append(stamped, answers)
+    bed.log().append(stamped, answers)  # of the same group
+    async with asyncio.timeout(5):
+        assert await put(bed.log(), b"other") == 1
+        bed.log().append(stamped, answers)  # of a later one
+        assert await put(bed.log(), b"more") == 2
+    assert answers.bases == [0, 0, 0]
+    assert [type(base) is StoredBefore for base in answers.bases] == [False, True, True]
+    await bed.store.close()
