@@ -87,13 +87,17 @@ def main():
     now = "--now" in sys.argv
     trigger = {"availableNow": True} if now else {"processingTime": "10 seconds"}
     spark = open_session("per minute")
+    checkpoints = f"{folder}/checkpoints"
+    archive = ArchiveWriter(
+        f"{folder}/all", "zstd", checkpoint=f"{checkpoints}/archive", may_lack=False
+    )
     starts = {}
     for name, rows, sink in (
         ("per-minute", per_minute(read(spark, source, "spark-per-minute")), write_to(target)),
-        ("archive", read(spark, source, "spark-archive"), ArchiveWriter(f"{folder}/all", "zstd")),
+        ("archive", read(spark, source, "spark-archive"), archive),
     ):
         writer = rows.writeStream.queryName(name).foreachBatch(sink).trigger(**trigger)
-        starts[name] = writer.option("checkpointLocation", f"{folder}/checkpoints/{name}").start
+        starts[name] = writer.option("checkpointLocation", f"{checkpoints}/{name}").start
     run(starts)
     spark.stop()
 

@@ -68,7 +68,7 @@ RIVAL_OPENINGS = replace(
     cluster=ClusterFaults(pause=0.9, isolate=0.3, crash=0.3, pause_s=3.0, cut_s=3.0),
 )
 CUT_OFF = replace(ZOMBIES, think_s=0.08, cluster=ClusterFaults(cut_meta=0.9, cut_s=8.0))
-LOST_ANSWERS = replace(SLOW_OPENINGS, meta=MetaFaults(unknown=0.25))
+LOST_ANSWERS = replace(RIVAL_OPENINGS, meta=MetaFaults(unknown=0.25))
 STALE = replace(ZOMBIES, meta=MetaFaults(watch_stale=1.0, slow_s=5.0))
 CRASHES = replace(ZOMBIES, cluster=ClusterFaults(crash=0.7, crash_controller=0.3))
 RESTARTS = replace(ZOMBIES, cluster=ClusterFaults(restart=0.5))

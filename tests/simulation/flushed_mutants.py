@@ -33,7 +33,7 @@ IN_A_ROW = replace(
     BOTH,
     changed=True,
     partitions=6,
-    think_s=0.04,
+    think_s=0.05,
     log=replace(LATE.log, journals=1, journal_bytes_max=64 << 10),
 )
 
