@@ -64,6 +64,22 @@ def refuse_unknown(given: Mapping[str, str], known: tuple[str, ...], what: str) 
             raise ConfigError(f"{what} of talos has no option {name!r}; known: {shown}")
 
 
+def path_as_topic(given: Mapping[str, str]) -> dict[str, str]:
+    """The options with ``path`` as ``topic``: ``load("clicks")`` and ``save("clicks")`` give it.
+
+    Raises: ConfigError: the topic is given a second time. ``given``: names in lower case.
+    """
+    path = given.get("path")
+    if path is None:
+        return dict(given)
+    others = [name for name in ("topic", "topics", "topicPattern") if name.lower() in given]
+    if others:
+        raise ConfigError(
+            f"the topic is given twice, as the path {path!r} and as the option {others[0]}"
+        )
+    return {name: text for name, text in given.items() if name != "path"} | {"topic": path}
+
+
 def lowered(options: Mapping[str, str]) -> dict[str, str]:
     """Options with their names in lower case: Spark does not keep their case."""
     return {name.lower(): text for name, text in options.items()}

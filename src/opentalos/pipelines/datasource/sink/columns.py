@@ -32,12 +32,18 @@ _SET_BY_THE_LOG: Final = frozenset(("offset", "append_time"))
 class WriteColumns:
     """The columns of a DataFrame that is written.
 
+    Args:   ignore_metadata: columns that a read gives and this write cannot take are not stored:
+            offset and append_time, and topic if the option topic is given.
     Raises: ConfigError: a column is missing, unknown, duplicated or of another type.
     """
 
-    def __init__(self, schema: StructType, *, topic_option: bool) -> None:
-        names = schema.names
-        for field in schema.fields:
+    def __init__(
+        self, schema: StructType, *, topic_option: bool, ignore_metadata: bool = False
+    ) -> None:
+        self._ignored = _metadata(topic_option) if ignore_metadata else frozenset()
+        fields = [field for field in schema.fields if field.name not in self._ignored]
+        names = [field.name for field in fields]
+        for field in fields:
             _check(field.name, field.dataType)
         if len(set(names)) < len(names):
             raise ConfigError(f"a column exists twice: {', '.join(names)}")
@@ -53,6 +59,8 @@ class WriteColumns:
     def check(self, window: Any) -> None:
         """Raises: BadRequest: a row has no value, or no topic."""
         for name in ("value", "topic"):
+            if name in self._ignored:
+                continue
             if name in window.column_names and (missing := window.column(name).null_count):
                 raise BadRequest(
                     f"{missing} of {window.num_rows} rows have no {name}: null cannot be stored"
@@ -60,8 +68,13 @@ class WriteColumns:
 
     def messages(self, rows: Any) -> Any:
         """The rows as ``opentalos.sdk.arrow`` takes them."""
-        kept = [name for name in rows.column_names if name not in _ROUTES]
+        left_out = _ROUTES | self._ignored
+        kept = [name for name in rows.column_names if name not in left_out]
         return rows.select(kept).rename_columns([_NAMES.get(name, name) for name in kept])
+
+
+def _metadata(topic_option: bool) -> frozenset[str]:
+    return _SET_BY_THE_LOG | {"topic"} if topic_option else _SET_BY_THE_LOG
 
 
 def check_partitions(column: Any, partitions: int, topic: str) -> None:
@@ -74,7 +87,10 @@ def check_partitions(column: Any, partitions: int, topic: str) -> None:
 
 def _check(name: str, given: types.DataType) -> None:
     if name in _SET_BY_THE_LOG:
-        raise ConfigError(f"the column {name} is set by the log and cannot be written; drop it")
+        raise ConfigError(
+            f"the column {name} is set by the log and cannot be written; drop it, or set "
+            "the option metadata = ignore"
+        )
     fitting: Sequence[type[types.DataType]] | None = _WRITTEN.get(name)
     if fitting is None:
         known = ", ".join(_WRITTEN)

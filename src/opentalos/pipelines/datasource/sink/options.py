@@ -7,15 +7,20 @@ from typing import Final
 
 from opentalos.model.errors import ConfigError
 from opentalos.model.message import Compression
-from opentalos.pipelines.datasource.connection import connection, refuse_unknown
+from opentalos.pipelines.datasource.connection import (
+    connection,
+    lowered,
+    path_as_topic,
+    refuse_unknown,
+)
 from opentalos.sdk.core.config import ClientConfig
 
 _KNOWN: Final = (
     "url", "key", "profile", "timeoutSeconds", "topic", "compression", "writeId", "delivery",
-    "blockMessages", "blockBytes",
+    "blockMessages", "blockBytes", "metadata",
 )  # fmt: skip
 # Spark also passes its own options of a stream to the sink.
-_SPARKS: Final = ("checkpointLocation", "path", "queryName", "outputMode")
+_SPARKS: Final = ("checkpointLocation", "queryName", "outputMode")
 BLOCK_BYTES: Final = 1 << 20  # before compression, as in the SDK
 BLOCK_BYTES_MAX: Final = 16 << 20  # below the servers' limit of 20 MiB with headers
 BLOCK_MESSAGES: Final = 20_000  # the limit of a consumer's get
@@ -40,13 +45,14 @@ class WriteOptions:
     compression: Compression
     write_id: str  # "": none
     delivery: Delivery
+    ignore_metadata: bool = False  # of rows that were read from a topic
     block_messages: int
     block_bytes: int
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of a write. Raises: ConfigError: one is unknown, missing or invalid."""
-    given = {name.lower(): text for name, text in options.items()}
+    given = path_as_topic(lowered(options))
     ours = {name: text for name, text in given.items() if name not in _lowered(_SPARKS)}
     refuse_unknown(ours, _KNOWN, "a write")
     write_id = given.get("writeid", "")
@@ -58,6 +64,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         compression=_compression(given.get("compression", "snappy")),
         write_id=write_id,
         delivery=_delivery(given.get("delivery", "auto")),
+        ignore_metadata=_ignore_metadata(given.get("metadata", "fail")),
         block_messages=_number(given, "blockMessages", BLOCK_MESSAGES, BLOCK_MESSAGES_MAX),
         block_bytes=_number(given, "blockBytes", BLOCK_BYTES, BLOCK_BYTES_MAX),
     )
@@ -81,6 +88,12 @@ def _delivery(text: str) -> Delivery:
     except ValueError:
         known = ", ".join(choice.value for choice in Delivery)
         raise ConfigError(f"delivery is {text!r}: choose one of {known}") from None
+
+
+def _ignore_metadata(text: str) -> bool:
+    if text.lower() not in ("fail", "ignore"):
+        raise ConfigError(f"metadata is {text!r}: choose fail or ignore")
+    return text.lower() == "ignore"
 
 
 def _number(given: Mapping[str, str], name: str, default: int, largest: int) -> int:

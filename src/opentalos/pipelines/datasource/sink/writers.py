@@ -112,7 +112,9 @@ def task_facts() -> TaskFacts:
 
 
 def _job(options: WriteOptions, schema: StructType, *, streaming: bool) -> WriteJob:
-    columns = WriteColumns(schema, topic_option=bool(options.topic))
+    columns = WriteColumns(
+        schema, topic_option=bool(options.topic), ignore_metadata=options.ignore_metadata
+    )
     return WriteJob(
         options=options,
         columns=columns,

@@ -19,10 +19,10 @@ TYPES: dict[str, types.DataType] = {
 SERVER = {"url": "http://h:1", "key": "id:secret"}
 
 
-def columns(ddl: str, *, topic_option: bool = True) -> WriteColumns:
+def columns(ddl: str, *, topic_option: bool = True, ignore: bool = False) -> WriteColumns:
     fields = [part.split() for part in ddl.split(", ")]
     schema = types.StructType([types.StructField(name, TYPES[kind]) for name, kind in fields])
-    return WriteColumns(schema, topic_option=topic_option)
+    return WriteColumns(schema, topic_option=topic_option, ignore_metadata=ignore)
 
 
 def test_a_write_needs_no_more_than_server_and_topic() -> None:
@@ -42,6 +42,8 @@ def test_options_are_found_in_any_case_and_sparks_own_are_passed_over() -> None:
     ("given", "says"),
     [
         ({"topics": "a"}, "no option 'topics'"),
+        ({"topic": "a", "path": "b"}, "given twice, as the path 'b' and as the option topic"),
+        ({"metadata": "drop"}, "metadata is 'drop': choose fail or ignore"),
         ({"compression": "rar"}, "compression is .rar.: choose one of none, snappy"),
         ({"delivery": "maybe"}, "choose one of auto"),
         ({"blockBytes": "0"}, "blockBytes is '0': give a whole number from 1"),
@@ -61,7 +63,10 @@ def test_an_option_that_cannot_be_used_is_named(given: dict[str, str], says: str
         ("key string", "needs the column value"),
         ("value int", "column 'value' is int: cast it to binary or string"),
         ("value binary, key binary", "column 'key' is binary: cast it to string"),
-        ("value binary, key string, offset bigint", "offset is set by the log"),
+        (
+            "value binary, key string, offset bigint",
+            "offset is set by the log .* metadata = ignore",
+        ),
         ("value binary, colour string", "a column 'colour'; known: value, key"),
         ("value binary, partition bigint", "column 'partition' is bigint"),
         ("value binary, create_time timestamp_ntz", "column 'create_time'"),
@@ -100,3 +105,38 @@ def test_a_partition_that_is_not_there_is_named(partition: int) -> None:
     check_partitions(pa.chunked_array([[0, 3, None]], pa.int32()), 4, "t")
     with pytest.raises(BadRequest, match=rf"has partition {partition}; t has 0 to 3"):
         check_partitions(pa.chunked_array([[0, partition]], pa.int32()), 4, "t")
+
+
+def test_a_path_is_the_topic() -> None:
+    assert write_options({**SERVER, "path": "o/t"}).topic == "o/t"
+
+
+def test_columns_of_a_read_that_cannot_be_written_are_ignored_on_request() -> None:
+    assert write_options({**SERVER, "metadata": "IGNORE"}).ignore_metadata
+    assert not write_options(SERVER).ignore_metadata
+    read = "topic string, partition int, offset bigint, value binary, append_time timestamp_ntz"
+    found = columns(read, ignore=True)
+    assert (found.topic, found.partition) == (False, True)
+    rows = pa.table(
+        {
+            "topic": [None, "from"],
+            "partition": [0, 1],
+            "offset": [5, 6],
+            "value": [b"a", b"b"],
+            "append_time": [0, 0],
+        }
+    )
+    found.check(rows)
+    assert found.messages(rows).column_names == ["data"]
+
+
+def test_without_the_option_the_column_topic_says_where_rows_go() -> None:
+    ddl = "topic string, value binary, offset bigint"
+    assert columns(ddl, topic_option=False, ignore=True).topic
+    with pytest.raises(ConfigError, match="neither was given"):
+        columns("value binary, offset bigint", topic_option=False, ignore=True)
+
+
+def test_columns_that_no_read_gives_are_never_ignored() -> None:
+    with pytest.raises(ConfigError, match="a write cannot have a column 'price'"):
+        columns("value binary, price int", ignore=True)
