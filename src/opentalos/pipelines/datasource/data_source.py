@@ -7,7 +7,11 @@ from opentalos.pipelines.datasource.sink.options import write_options
 from opentalos.pipelines.datasource.sink.writers import TalosStreamWriter, TalosWriter
 from opentalos.pipelines.datasource.source.batch_reader import TalosReader
 from opentalos.pipelines.datasource.source.columns import spark_schema
-from opentalos.pipelines.datasource.source.options import chosen_columns, read_options
+from opentalos.pipelines.datasource.source.options import (
+    check_before_schema,
+    chosen_columns,
+    read_options,
+)
 from opentalos.pipelines.datasource.source.stream_reader import TalosStreamReader
 
 
@@ -20,7 +24,11 @@ class TalosDataSource(DataSource):
         return "talos"
 
     def schema(self) -> StructType:
-        """The columns of the option ``columns``; by default those of every message."""
+        """The columns of the option ``columns``; by default those of every message.
+
+        Raises: ConfigError: it is a table of a catalog, or an option is invalid.
+        """
+        check_before_schema(self.options)
         return spark_schema(chosen_columns(self.options))
 
     def reader(self, schema: StructType) -> TalosReader:

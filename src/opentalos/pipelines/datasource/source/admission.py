@@ -1,4 +1,4 @@
-"""How many rows of a backlog one trigger reads."""
+"""How many rows of a backlog one trigger reads, and whether it waits for more."""
 
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
@@ -30,3 +30,25 @@ def fair_shares(backlog: Mapping[_K, int], limit: int, turn: int = 0) -> dict[_K
             shares[partition] += 1
             left -= 1
     return shares
+
+
+class TriggerWait:
+    """Lets triggers wait until there are ``rows_min`` rows, for at most ``delay_s``.
+
+    The first trigger does not wait: a query that is restarted more often than ``delay_s`` would
+    never read. Times are those of one monotonic clock.
+    """
+
+    def __init__(self, rows_min: int, delay_s: float) -> None:
+        self._rows_min, self._delay_s = rows_min, delay_s
+        self._last_s: float | None = None  # when rows were read
+
+    def waits(self, rows: int, now_s: float) -> bool:
+        """Whether a trigger with a backlog of ``rows`` reads nothing yet."""
+        if self._last_s is None or now_s - self._last_s >= self._delay_s:
+            return False
+        return rows < self._rows_min
+
+    def read(self, now_s: float) -> None:
+        """A trigger reads now."""
+        self._last_s = now_s

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from opentalos.model.errors import OffsetOutOfRange
+from opentalos.model.errors import ConfigError, OffsetOutOfRange
 from opentalos.model.message import OffsetRange
 from opentalos.model.names import ResourceName
 from opentalos.pipelines.datasource.source.admission import fair_shares
@@ -95,6 +95,33 @@ def _stop(target: Positions | None, resource: str, partition: int, following: in
     if target is None:
         return following
     return min(following, target.get(resource, {}).get(partition, 0))
+
+
+def backlog_rows(last: BatchRange, retained: Retained) -> int:
+    """The number of retained messages after ``last``."""
+    return sum(
+        max(0, there.next - max(there.start, last.end.get(resource, {}).get(partition, 0)))
+        for resource, ranges in retained.items()
+        for partition, there in ranges.items()
+    )
+
+
+def only_partitions(positions: Positions, wanted: frozenset[int] | None) -> Positions:
+    """The positions of these partitions; None: all.
+
+    Raises: ConfigError: no topic has one of them.
+    """
+    if wanted is None:
+        return positions
+    known = {partition for offsets in positions.values() for partition in offsets}
+    if positions and not wanted <= known:
+        raise ConfigError(f"no topic of this read has partition {min(wanted - known)}")
+    return {
+        resource: {
+            partition: offset for partition, offset in offsets.items() if partition in wanted
+        }
+        for resource, offsets in positions.items()
+    }
 
 
 def bounded_batch(

@@ -11,6 +11,7 @@ from opentalos.model.names import check_name
 from opentalos.pipelines.datasource.connection import (
     connection,
     lowered,
+    path_as_topic,
     refuse_unknown,
     whole_number,
 )
@@ -22,9 +23,14 @@ _EITHER: Final = (
     "url", "key", "profile", "timeoutSeconds", "topic", "topics", "topicPattern", "columns",
     "startingPosition", "group", "onExpired", "tasks",
 )  # fmt: skip
-_BATCH: Final = (*_EITHER, "endingPosition")
-_STREAM: Final = (*_EITHER, "maxMessagesPerTrigger", "onDeleted")
+_BATCH: Final = (*_EITHER, "endingPosition", "partitions")
+_STREAM: Final = (
+    *_EITHER, "maxMessagesPerTrigger", "minMessagesPerTrigger", "maxTriggerDelaySeconds",
+    "onDeleted",
+)  # fmt: skip
+_OF_A_TABLE: Final = "provider"  # Spark adds it to the options of a table of a catalog
 TASKS_MAX: Final = 10_000  # input partitions of one batch
+TRIGGER_DELAY_S: Final = 900  # the default of Spark's Kafka connector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +43,10 @@ class ReadOptions:
     start: StartAt
     end: StartAt  # of a batch
     group: str  # "": progress is not committed
+    partitions: frozenset[int] | None  # of a batch; None: all
     messages_max: int | None  # of a trigger
+    messages_min: int  # of a trigger; 0: any number
+    trigger_delay_s: int  # after which a trigger reads fewer
     skip_expired: bool
     drop_deleted: bool  # a stream by pattern continues without topics that are deleted
     tasks: int  # input partitions of a batch, at most
@@ -49,9 +58,26 @@ def chosen_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     return DEFAULT_COLUMNS if text is None else check_columns(_listed(text))
 
 
+def check_before_schema(options: Mapping[str, str]) -> None:
+    """Refuse a read when its frame or view is created, before Spark knows of batch or stream.
+
+    Raises: ConfigError: it is a table of a catalog, of which Spark passes no options to the reads;
+    or no topic is given, or an option is unknown.
+    """
+    given = lowered(options)
+    if _OF_A_TABLE in given:
+        raise ConfigError(
+            "a topic cannot be a table of Spark's catalog: Spark does not pass the table's options "
+            "to its reads; use CREATE TEMPORARY VIEW name USING talos OPTIONS (topic 'clicks')"
+        )
+    given = path_as_topic(given)
+    refuse_unknown(given, tuple(dict.fromkeys((*_BATCH, *_STREAM))), "a read")
+    _topics(given)
+
+
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The options of a read. Raises: ConfigError: one is unknown, missing or invalid."""
-    given = lowered(options)
+    given = path_as_topic(lowered(options))
     known = _STREAM if streaming else _BATCH
     refuse_unknown(given, known, "a stream" if streaming else "a batch read")
     topics, pattern = _topics(given)
@@ -68,7 +94,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     drop_deleted = _chosen(given, "onDeleted", "drop")
     if drop_deleted and pattern is None:
         raise ConfigError("onDeleted = drop needs topicPattern: a topic that is named must exist")
-    limit = given.get("maxmessagespertrigger")
+    most, least, delay_s = _trigger(given)
     return ReadOptions(
         config=connection(given),
         topics=topics,
@@ -76,11 +102,38 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         start=start,
         end=end,
         group=group,
-        messages_max=None if limit is None else whole_number("maxMessagesPerTrigger", limit),
+        partitions=_partitions(given.get("partitions")),
+        messages_max=most,
+        messages_min=least,
+        trigger_delay_s=delay_s,
         skip_expired=skip_expired,
         drop_deleted=drop_deleted,
         tasks=_tasks(given.get("tasks")),
     )
+
+
+def _trigger(given: Mapping[str, str]) -> tuple[int | None, int, int]:
+    """The largest and smallest number of messages of a trigger, and the delay in seconds."""
+    most, least, delay = (
+        whole_number(name, given[name.lower()]) if name.lower() in given else None
+        for name in ("maxMessagesPerTrigger", "minMessagesPerTrigger", "maxTriggerDelaySeconds")
+    )
+    if least is None and delay is not None:
+        raise ConfigError("maxTriggerDelaySeconds needs the option minMessagesPerTrigger")
+    if most is not None and least is not None and least > most:
+        raise ConfigError(
+            f"minMessagesPerTrigger is {least}: give at most maxMessagesPerTrigger, {most}"
+        )
+    return most, least or 0, delay or TRIGGER_DELAY_S
+
+
+def _partitions(text: str | None) -> frozenset[int] | None:
+    if text is None:
+        return None
+    numbers = _listed(text)
+    if not numbers or not all(number.isdecimal() for number in numbers):
+        raise ConfigError(f"partitions is {text!r}: give numbers such as 0,3")
+    return frozenset(map(int, numbers))
 
 
 def _chosen(given: Mapping[str, str], name: str, other: str) -> bool:
@@ -95,6 +148,8 @@ def _topics(given: Mapping[str, str]) -> tuple[tuple[str, ...], re.Pattern[str] 
     ways = [name for name in ("topic", "topics", "topicPattern") if name.lower() in given]
     if len(ways) != 1:
         found = " and ".join(ways) or "none"
+        if not given:  # a table that was created with columns, so that nobody could refuse it
+            found += "; a table of Spark's catalog passes none, use a temporary view"
         raise ConfigError(f"give one of the options topic, topics, topicPattern; found {found}")
     text = given[ways[0].lower()]
     if ways == ["topicPattern"]:

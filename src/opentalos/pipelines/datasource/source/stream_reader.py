@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,17 +11,24 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
 from opentalos.model.names import ResourceName
 from opentalos.pipelines.datasource.connection import client_of
+from opentalos.pipelines.datasource.source.admission import TriggerWait
 from opentalos.pipelines.datasource.source.batch_range import BatchRange, Positions
 from opentalos.pipelines.datasource.source.batch_reader import RangesPartition, read_ranges
 from opentalos.pipelines.datasource.source.columns import Projection
 from opentalos.pipelines.datasource.source.group_progress import GroupProgress
-from opentalos.pipelines.datasource.source.next_batch import Bounds, Retained, next_batch
+from opentalos.pipelines.datasource.source.next_batch import (
+    Bounds,
+    Retained,
+    backlog_rows,
+    next_batch,
+)
 from opentalos.pipelines.datasource.source.options import ReadOptions
 from opentalos.pipelines.datasource.source.range_reader import RangeReader
 from opentalos.pipelines.datasource.source.task_split import split_tasks
@@ -58,6 +66,7 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends: Positions = {}  # of the log, at the last poll
         self._topics: tuple[TopicRef, ...] = ()
         self._refreshed_s: float | None = None  # by the loop's clock
+        self._wait = TriggerWait(options.messages_min, options.trigger_delay_s)
         self._progress = GroupProgress(options.config, options.group) if options.group else None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -65,9 +74,14 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return client_of(self._options.config).run(self._begin).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """``maxMessagesPerTrigger``, if it is set."""
-        limit = self._options.messages_max
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """``maxMessagesPerTrigger``, else ``minMessagesPerTrigger``, else all.
+
+        Spark can pass one of them only, and none for a trigger that has to read everything.
+        """
+        most, least = self._options.messages_max, self._options.messages_min
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadMinRows(least) if least else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Messages that are stored from now on are not read by this run."""
@@ -93,8 +107,9 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             tasks=self._options.tasks,
             target=self._target,
         )
-        batch = next_batch(last, retained, bounds)
+        batch = None if self._waits(last, retained, limit) else next_batch(last, retained, bounds)
         if batch is not None:
+            self._wait.read(time.monotonic())
             return batch.as_json()
         if self._progress is not None:
             self._progress.settle()
@@ -115,6 +130,12 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of one task."""
         return read_ranges(self._ranges, self._projection, partition)
+
+    def _waits(self, last: BatchRange, retained: Retained, limit: ReadLimit) -> bool:
+        """Whether this trigger waits for more messages; never one that has to read everything."""
+        if self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        return self._wait.waits(backlog_rows(last, retained), time.monotonic())
 
     def _check_deleted(self, missing: Positions) -> None:
         """Raises: TopicNotExist: a topic was deleted and may not be dropped."""

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opentalos.pipelines.datasource.source.admission import fair_shares
+from opentalos.pipelines.datasource.source.admission import TriggerWait, fair_shares
 
 
 @given(
@@ -38,3 +38,20 @@ def test_a_limit_below_the_number_of_partitions_reaches_each_of_them_in_turn() -
     waiting = [rows for partition, rows in read.items() if partition not in (3, 4)]
     assert min(waiting) >= 10
     assert max(waiting) <= 25
+
+
+def test_a_trigger_waits_for_rows_but_no_longer_than_its_delay() -> None:
+    wait = TriggerWait(100, 60)
+    assert not wait.waits(1, 1_000.0)
+    wait.read(1_000.0)
+    assert wait.waits(99, 1_059.9)
+    assert not wait.waits(100, 1_000.1)
+    assert not wait.waits(1, 1_060.0)
+    wait.read(1_060.0)
+    assert wait.waits(99, 1_119.9)
+
+
+def test_without_a_smallest_number_no_trigger_waits() -> None:
+    wait = TriggerWait(0, 60)
+    wait.read(0.0)
+    assert not wait.waits(0, 0.0)

@@ -4,10 +4,16 @@ import logging
 
 import pytest
 
-from opentalos.model.errors import OffsetOutOfRange
+from opentalos.model.errors import ConfigError, OffsetOutOfRange
 from opentalos.model.message import OffsetRange
 from opentalos.pipelines.datasource.source.batch_range import BatchRange, Positions
-from opentalos.pipelines.datasource.source.next_batch import Bounds, bounded_batch, next_batch
+from opentalos.pipelines.datasource.source.next_batch import (
+    Bounds,
+    backlog_rows,
+    bounded_batch,
+    next_batch,
+    only_partitions,
+)
 
 A, B = "o#a#1", "o#b#2"
 ALL = Bounds(rows_max=None, skip_expired=False, tasks=2)
@@ -119,3 +125,18 @@ def test_no_partition_starves_when_the_limit_is_below_their_number() -> None:
         assert found is not None
         last = found
     assert min(last.end[A].values()) == 1
+
+
+def test_the_backlog_is_what_is_retained_after_the_last_batch() -> None:
+    last = at({A: {0: 5, 1: 3, 2: 50}})
+    there = {A: {n: OffsetRange(4, 8) for n in range(4)}, B: {0: OffsetRange(2, 9)}}
+    assert backlog_rows(last, there) == 3 + 4 + 0 + 4 + 7
+
+
+def test_only_the_chosen_partitions_are_read() -> None:
+    positions = {A: {0: 5, 1: 3, 2: 50}, B: {0: 9}}
+    assert only_partitions(positions, None) == positions
+    assert only_partitions(positions, frozenset((0, 2))) == {A: {0: 5, 2: 50}, B: {0: 9}}
+    assert only_partitions({}, frozenset((7,))) == {}
+    with pytest.raises(ConfigError, match="no topic of this read has partition 3"):
+        only_partitions(positions, frozenset((0, 3, 4)))

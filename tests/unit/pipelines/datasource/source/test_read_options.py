@@ -6,9 +6,15 @@ from pathlib import Path
 import pytest
 
 from opentalos.model.errors import ConfigError, InvalidName
+from opentalos.pipelines.datasource import TalosDataSource
 from opentalos.pipelines.datasource.connection import connection
 from opentalos.pipelines.datasource.source.columns import DEFAULT_COLUMNS
-from opentalos.pipelines.datasource.source.options import chosen_columns, read_options
+from opentalos.pipelines.datasource.source.options import (
+    TRIGGER_DELAY_S,
+    check_before_schema,
+    chosen_columns,
+    read_options,
+)
 from opentalos.pipelines.datasource.source.start_at import Edge, parse_start_at
 
 SERVER = {"url": "http://h:1,http://g:2", "key": "ID:SECRET"}
@@ -53,6 +59,15 @@ def test_names_of_options_have_any_case() -> None:
         ({**TOPIC, "onExpired": "ignore"}, "fail or skip"),
         ({**TOPIC, "tasks": "0"}, "tasks is '0': give a whole number above 0"),
         ({**TOPIC, "tasks": "99999"}, "at most 10000"),
+        ({**TOPIC, "path": "other"}, "given twice, as the path 'other' and as the option topic"),
+        ({**SERVER, "path": ""}, "give names, each once"),
+        ({}, "found none; a table of Spark's catalog passes none, use a temporary view"),
+        ({**TOPIC, "minMessagesPerTrigger": "0"}, "minMessagesPerTrigger is '0'"),
+        ({**TOPIC, "maxTriggerDelaySeconds": "5"}, "needs the option minMessagesPerTrigger"),
+        (
+            {**TOPIC, "minMessagesPerTrigger": "9", "maxMessagesPerTrigger": "8"},
+            "minMessagesPerTrigger is 9: give at most maxMessagesPerTrigger, 8",
+        ),
         ({**TOPIC, "timeoutSeconds": "soon"}, "timeoutSeconds is 'soon': give a whole number"),
         ({**TOPIC, "key": "nocolon"}, "ID:SECRET"),
         ({**TOPIC, "url": "h:1"}, "http://host:port"),
@@ -68,6 +83,10 @@ def test_a_stream_has_no_end_and_a_batch_no_triggers() -> None:
         read_options({**TOPIC, "endingPosition": "latest"}, streaming=True)
     with pytest.raises(ConfigError, match="a batch read of talos has no option"):
         read_options({**TOPIC, "maxMessagesPerTrigger": "5"}, streaming=False)
+    with pytest.raises(ConfigError, match="a batch read of talos has no option"):
+        read_options({**TOPIC, "minMessagesPerTrigger": "5"}, streaming=False)
+    with pytest.raises(ConfigError, match="a stream of talos has no option 'partitions'"):
+        read_options({**TOPIC, "partitions": "0"}, streaming=True)
     with pytest.raises(ConfigError, match="endingPosition cannot be group"):
         read_options({**TOPIC, "endingPosition": "group", "group": "g"}, streaming=False)
 
@@ -122,3 +141,48 @@ def test_deleted_topics_are_dropped_only_by_a_pattern() -> None:
         read_options({**pattern, "onDeleted": "skip"}, streaming=True)
     with pytest.raises(ConfigError, match="onDeleted = drop needs topicPattern"):
         read_options({**TOPIC, "onDeleted": "drop"}, streaming=True)
+
+
+def test_a_path_is_the_topic() -> None:
+    assert read_options({**SERVER, "path": "o/clicks"}, streaming=True).topics == ("o/clicks",)
+    assert read_options({**SERVER, "PATH": "clicks"}, streaming=False).topics == ("clicks",)
+
+
+def test_partitions_of_a_batch_are_chosen_by_number() -> None:
+    assert read_options(TOPIC, streaming=False).partitions is None
+    found = read_options({**TOPIC, "partitions": "0, 11"}, streaming=False)
+    assert found.partitions == {0, 11}
+    for text in ("", "0-3", "first"):
+        with pytest.raises(ConfigError, match="give numbers such as 0,3"):
+            read_options({**TOPIC, "partitions": text}, streaming=False)
+
+
+def test_the_smallest_trigger_has_a_delay() -> None:
+    least = {**TOPIC, "minMessagesPerTrigger": "100"}
+    found = read_options(least, streaming=True)
+    assert (found.messages_min, found.trigger_delay_s) == (100, TRIGGER_DELAY_S)
+    given = {**least, "maxTriggerDelaySeconds": "7", "maxMessagesPerTrigger": "100"}
+    assert read_options(given, streaming=True).trigger_delay_s == 7
+    assert read_options(TOPIC, streaming=True).messages_min == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({**TOPIC, "provider": "talos", "option.topic": "clicks"}, "CREATE TEMPORARY VIEW"),
+        (SERVER, "found none"),
+        ({**TOPIC, "colour": "red"}, "a read of talos has no option 'colour'"),
+    ],
+)
+def test_a_table_and_a_wrong_option_are_refused_when_they_are_created(
+    given: dict[str, str], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        check_before_schema(given)
+    with pytest.raises(ConfigError, match=text):
+        TalosDataSource(given).schema()
+
+
+def test_options_of_batches_and_of_streams_have_the_schema() -> None:
+    for name in ("endingPosition", "partitions", "maxMessagesPerTrigger", "onDeleted"):
+        check_before_schema({**SERVER, "path": "clicks", name: "any"})
