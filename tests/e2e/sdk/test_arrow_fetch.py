@@ -2,8 +2,10 @@
 
 import os
 
+import pyarrow as pa
+
 from opentalos.sdk import ClientConfig, Compression, Message, aio
-from opentalos.sdk.arrow import SCHEMA
+from opentalos.sdk.arrow import SCHEMA, decode_json
 
 MIB = 1 << 20
 
@@ -22,6 +24,24 @@ async def test_a_fetched_table_holds_the_fetched_records(sdk_config: ClientConfi
             assert table.column(name).to_pylist() == [getattr(record, name) for record in records]
         assert [record.data for record in records] == [b"b", b"c"]
         assert (await consumer.fetch_arrow(0, 3)).num_rows == 0
+
+
+async def test_a_range_of_a_topic_is_one_table_and_a_pandas_frame(sdk_config: ClientConfig) -> None:
+    async with aio.Client(sdk_config) as client:
+        await aio.TalosAdmin(client).topics.create("ranges", partitions=2)
+        producer = aio.SimpleProducer(client, "ranges")
+        for partition in (0, 1):
+            await producer.put([Message(b'{"n": 1}', schema_fingerprint="v1")], partition=partition)
+            await producer.put([b"1", b"2", b"3"], partition=partition)
+        consumer = aio.SimpleConsumer(client, "ranges")
+        table = await consumer.read_range(1, 3, columns=["partition", "offset", "data"])
+        frame = table.to_pandas()
+        assert frame["data"].tolist() == [b"1", b"2"] * 2
+        assert frame["offset"].tolist() == [1, 2] * 2
+        values = decode_json(await consumer.read_range(0, 1), {"v1": pa.schema([("n", pa.int8())])})
+        assert values["v1"].to_pylist() == [
+            {"partition": partition, "offset": 0, "n": 1} for partition in (0, 1)
+        ]
 
 
 async def test_a_block_of_many_mebibytes_is_stored_and_read(sdk_config: ClientConfig) -> None:

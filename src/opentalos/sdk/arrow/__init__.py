@@ -4,7 +4,15 @@ Needs the extra ``arrow``: importing this package loads pyarrow and numpy. Colum
 table are those of ``SCHEMA``. This list is the public interface.
 """
 
-from opentalos.sdk.arrow.decode import SCHEMA, decode_batches, decode_table
+from opentalos.sdk.arrow.decode import SCHEMA, decode_batches, decode_table, rows_before
 from opentalos.sdk.arrow.encode import encode_batch
+from opentalos.sdk.arrow.json_values import decode_json
 
-__all__ = ["SCHEMA", "decode_batches", "decode_table", "encode_batch"]
+__all__ = [
+    "SCHEMA",
+    "decode_batches",
+    "decode_json",
+    "decode_table",
+    "encode_batch",
+    "rows_before",
+]

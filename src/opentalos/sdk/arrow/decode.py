@@ -18,7 +18,7 @@ from opentalos.sdk.core.blocks import decode_block_records, wanted_messages
 from opentalos.sdk.core.values import Record
 from opentalos.wire.message import MessageFormatError, decompress, is_kafka_block
 
-__all__ = ["SCHEMA", "decode_batches", "decode_table"]
+__all__ = ["SCHEMA", "decode_batches", "decode_table", "rows_before"]
 
 _TIME: Final = pa.timestamp("us", "UTC")
 # The columns of Record, in order, with plain types that Spark and others accept.
@@ -70,6 +70,12 @@ def decode_batches(
             joined = _Joined(topic, partition, first_offset)
     if joined.rows:
         yield joined.batch()
+
+
+def rows_before(batch: Any, end: int) -> Any:
+    """The rows of a decoded batch before the offset ``end``; blocks are decoded whole."""
+    last = batch.column("offset")[-1].as_py()
+    return batch if last < end else batch.slice(0, max(0, batch.num_rows - last - 1 + end))
 
 
 class _Joined:

@@ -21,5 +21,6 @@ class SimpleConsumer(ClientObject[aio.SimpleConsumer]):
 
     fetch = blocking(aio.SimpleConsumer.fetch)
     fetch_arrow = blocking(aio.SimpleConsumer.fetch_arrow)
+    read_range = blocking(aio.SimpleConsumer.read_range)
     offset_of = blocking(aio.SimpleConsumer.offset_of)
     offsets = blocking(aio.SimpleConsumer.offsets)

@@ -16,7 +16,7 @@ from opentalos.pipelines.datasource.source.next_batch import retained_from
 from opentalos.pipelines.datasource.source.topic_snapshot import deleted
 from opentalos.sdk import Client, ClientConfig, PositionExpired, TopicRef
 from opentalos.sdk.aio import Client as AsyncClient
-from opentalos.sdk.arrow import decode_batches
+from opentalos.sdk.arrow import decode_batches, rows_before
 from opentalos.sdk.sync.loop_thread import LoopThread
 from opentalos.wire.message import MessageFormatError
 
@@ -65,8 +65,7 @@ def _decoded(span: ReadRange, blocks: Iterator[StoredBlock]) -> Iterator[Any]:
     name = ResourceName.parse(span.resource).topic
     try:
         for batch in decode_batches(name, span.partition, blocks, span.begin):
-            last = batch.column("offset")[-1].as_py()
-            yield batch if last < span.end else batch.slice(0, batch.num_rows - last - 1 + span.end)
+            yield rows_before(batch, span.end)
     except MessageFormatError as error:
         place = f"{name}[{span.partition}], offsets {span.begin} to {span.end}"
         raise MessageFormatError(f"{place}: a damaged block: {error}") from error

@@ -1,9 +1,11 @@
 """Reads by offset, without a consumer group, for asyncio."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, Self
 
 from opentalos.sdk.aio.connection.client import Client, attach
+from opentalos.sdk.aio.consumer.range_read import RANGE_ROWS_MAX, RangeRead
 from opentalos.sdk.core.blocks import decode_block_records
 from opentalos.sdk.core.config import ClientConfig
 from opentalos.sdk.core.values import (
@@ -85,6 +87,32 @@ class SimpleConsumer:
         offset = await self.offset_of(partition, position)
         reply = await self._fetch(ref, partition, offset, messages_max, bytes_max)
         return decode_table(ref.name, partition, reply.blocks, offset)
+
+    async def read_range(
+        self,
+        start: Position = Start.EARLIEST,
+        end: Position = Start.LATEST,
+        *,
+        partitions: Sequence[int] | None = None,
+        columns: Sequence[str] | None = None,
+        rows_max: int = RANGE_ROWS_MAX,
+    ) -> Any:
+        """Everything from ``start`` to before ``end`` as one ``pyarrow.Table``.
+
+        Rows are ordered by partition and offset. Messages that are stored after the call are not
+        read. ``to_pandas()`` and ``polars.from_arrow`` make a frame of the table.
+
+        Args:   partitions: all by default; columns: names of ``opentalos.sdk.arrow.SCHEMA``, all
+                by default; rows_max: limit of the table, which is in memory.
+        Raises: PositionExpired: an offset is not retained, or expires while it is read;
+                BadRequest: the range has more than ``rows_max`` messages, nothing was read; or a
+                column is unknown; PartitionNotExist; MessageFormatError: a block is damaged;
+                ImportError: the extra ``arrow`` is not installed.
+        """
+        wanted = RangeRead(
+            start=start, end=end, partitions=partitions, columns=columns, rows_max=rows_max
+        )
+        return await wanted.table(self._client, await self._client.topic(self._name))
 
     async def _fetch(
         self, ref: TopicRef, partition: int, offset: int, messages_max: int, bytes_max: int
