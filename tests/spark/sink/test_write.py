@@ -84,6 +84,20 @@ def test_all_columns_are_stored(spark: SparkSession, server: TalosServer) -> Non
         assert found.create_ms == int(created.timestamp() * 1000)
 
 
+def test_a_topic_is_copied_as_it_was_read(spark: SparkSession, server: TalosServer) -> None:
+    create(server, "copy-from", "copy-to")
+    save(rows_of(spark, 1_000), server, topic="copy-from")
+    reader = spark.read.format("talos").options(url=server.url, key=server.key)
+    write = reader.load("copy-from").write.format("talos").mode("append")
+    write = write.options(url=server.url, key=server.key)
+    with pytest.raises(PySparkException, match="offset is set by the log"):
+        write.save("copy-to")
+    write.option("metadata", "ignore").save("copy-to")
+    for partition in range(PARTITIONS):
+        copied = read_all(server.config, "copy-to", partition)
+        assert sorted(copied) == sorted(read_all(server.config, "copy-from", partition))
+
+
 @pytest.mark.parametrize(
     ("select", "options", "says"),
     [

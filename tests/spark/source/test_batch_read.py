@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from tests.spark.conftest import TalosServer
 from tests.spark.source.conftest import create, put, read_all
 
-from opentalos.sdk import Client, Compression, Record, TalosAdmin
+from opentalos.pipelines.datasource import decode_json
+from opentalos.sdk import Client, Compression, Message, Record, SimpleProducer, TalosAdmin
 from opentalos.sdk.core.values import MessageBlock
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "messages"
@@ -146,3 +147,38 @@ def test_a_group_says_where_to_begin(spark: SparkSession, server: TalosServer) -
     assert load(spark, server, **from_group).count() == 10
     with TalosAdmin(server.config) as admin:
         assert admin.groups.list("resumed") == ()  # a bounded read commits nothing
+
+
+def test_a_path_is_the_topic_and_only_some_partitions_are_read(
+    spark: SparkSession, server: TalosServer
+) -> None:
+    create(server, "by-path", 3)
+    put(server, "by-path", [3, 2, 1])
+    reader = spark.read.format("talos").options(url=server.url, key=server.key)
+    assert offsets(reader.load("by-path")) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
+    some = reader.option("partitions", "2, 0").option("startingPosition", '{"by-path": {"0": 2}}')
+    assert offsets(some.load("by-path")) == [(0, 2), (2, 0)]
+    with pytest.raises(Exception, match="no topic of this read has partition 3"):
+        reader.option("partitions", "0,3").load("by-path").collect()
+
+
+def test_json_is_decoded_by_its_schema_fingerprint(
+    spark: SparkSession, server: TalosServer
+) -> None:
+    create(server, "by-schema", 1)
+    messages = [
+        Message(b'{"user": "a", "n": 1}', schema_fingerprint="v1"),
+        Message(b'{"user": "b", "tags": ["x"]}', schema_fingerprint="v2"),
+        Message(b"no JSON", schema_fingerprint="other"),
+        Message(b'{"n": "x"}', schema_fingerprint="wrong"),
+    ]
+    with Client(server.config) as client, SimpleProducer(client, "by-schema") as producer:
+        producer.put(messages, partition=0)
+    frame = load(spark, server, topic="by-schema", columns="offset,value,schema_fingerprint")
+    schemas = {"v1": "user string, n int", "v2": "user string, tags array<string>"}
+    found = decode_json(frame, schemas)
+    rows = found["v1"].select("offset", "decoded.*").collect()
+    assert [tuple(row) for row in rows] == [(0, "a", 1)]
+    assert [row[0] for row in found["v2"].select("decoded.tags").collect()] == [["x"]]
+    with pytest.raises(Exception, match="MALFORMED_RECORD"):
+        decode_json(frame, {"wrong": "n int"})["wrong"].collect()

@@ -114,3 +114,25 @@ def test_the_lag_of_the_group_is_what_is_left_to_read(
     )
     fresh.run()
     assert fresh.seen.places == [("lagging", 0, n) for n in range(800, 820)]
+
+
+def test_a_trigger_waits_for_its_smallest_number_of_messages(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    create(server, "waiting", 2)
+    put(server, "waiting", [5, 0])
+    least = {"topic": "waiting", "minMessagesPerTrigger": 100, "maxTriggerDelaySeconds": 3_600}
+    reading = Reading(spark, server, tmp_path, least)
+    query = reading.start(processingTime="100 milliseconds")
+    try:
+        wait_for(lambda: len(reading.seen.places) == 5)  # the first trigger does not wait
+        put(server, "waiting", [40, 59])
+        wait_for(lambda: bool(last := query.lastProgress) and last.numInputRows == 0)
+        assert len(reading.seen.places) == 5
+        put(server, "waiting", [0, 1])
+        wait_for(lambda: query.exception() is not None or len(reading.seen.places) == 105)
+    finally:
+        query.stop()
+    assert [len(batch) for batch in reading.seen.batches] == [5, 100]
+    put(server, "waiting", [1, 0])
+    assert [len(batch) for batch in reading.run()] == [1]  # everything that there is

@@ -1,5 +1,6 @@
 """``format("talos")`` for Spark: topics as DataFrames, batch and streaming, without a JAR."""
 
 from opentalos.pipelines.datasource.data_source import TalosDataSource
+from opentalos.pipelines.datasource.json_values import decode_json
 
-__all__ = ["TalosDataSource"]
+__all__ = ["TalosDataSource", "decode_json"]
