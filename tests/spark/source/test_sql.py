@@ -20,10 +20,11 @@ def options(server: TalosServer, **given: str) -> str:
 def test_a_view_of_a_topic_is_read_in_plain_sql(spark: SparkSession, server: TalosServer) -> None:
     create(server, "viewed", 2)
     put(server, "viewed", [4, 3])
-    spark.sql(
-        "CREATE TEMPORARY VIEW viewed USING talos "
+    view = (
+        "TEMPORARY VIEW viewed USING talos "
         f"OPTIONS ({options(server, topic='viewed', columns='partition,offset,value')})"
     )
+    spark.sql(f"CREATE {view}")
     count = "SELECT partition, count(*), max(int(string(value))) FROM viewed GROUP BY 1 ORDER BY 1"
     assert [tuple(row) for row in spark.sql(count).collect()] == [(0, 4, 3), (1, 3, 2)]
     spark.sql("CREATE TEMPORARY VIEW late AS SELECT * FROM viewed WHERE offset > 1")
@@ -31,6 +32,8 @@ def test_a_view_of_a_topic_is_read_in_plain_sql(spark: SparkSession, server: Tal
     put(server, "viewed", [1, 0])
     # Spark plans the offsets of a view with its first query and keeps them.
     assert spark.sql("SELECT * FROM viewed").count() == 7
+    spark.sql(f"CREATE OR REPLACE {view}")
+    assert spark.sql("SELECT * FROM viewed").count() == 8
 
 
 def test_what_cannot_be_read_is_refused_when_it_is_created(
@@ -90,5 +93,20 @@ def test_spark_keeps_a_pushed_filter_for_other_queries_of_a_frame(spark: SparkSe
         frame = spark.read.format("pushing").load()
         assert frame.where("partition = 1").count() == 1
         assert frame.count() == 1  # of 3
+    finally:
+        spark.conf.unset(PUSHDOWN)
+
+
+def test_pushed_filters_of_a_session_change_nothing(
+    spark: SparkSession, server: TalosServer
+) -> None:
+    create(server, "pushed", 2)
+    put(server, "pushed", [3, 2])
+    reader = spark.read.format("talos").options(url=server.url, key=server.key)
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        frame = reader.load("pushed")
+        assert frame.where("partition = 1 AND offset > 0").count() == 1
+        assert frame.count() == 5
     finally:
         spark.conf.unset(PUSHDOWN)
