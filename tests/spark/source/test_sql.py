@@ -68,7 +68,7 @@ class Pushing(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         class Reader(DataSourceReader):
-            wanted = (0, 1, 2)
+            wanted: tuple[int, ...] = (0, 1, 2)
 
             def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
                 for item in filters:
