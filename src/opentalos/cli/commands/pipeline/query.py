@@ -11,6 +11,7 @@ import click
 from opentalos.cli.input.pairs import pair_of
 from opentalos.cli.input.pipelines_home import with_pipelines_home
 from opentalos.cli.input.times import TIME_HELP, as_time, parse_span, time_text, unix_ms
+from opentalos.cli.output.chart.drawing import FORMATS, check_drawable, save_chart
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.model.errors import ConfigError
 
@@ -26,6 +27,9 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 @click.group()
 def query() -> None:
     """Query the results of pipelines: time series, top values, groups and percentiles.
+
+    With --plot FILE.svg (or .png) the answer is drawn as well: values over time as curves, others
+    as bars. That needs pip install 'opentalos[plot]'.
 
     The tables metrics_10s, metrics_1m and metrics_1h have the columns service, cluster, machine,
     tenant, topic, partition, measure, kind, total, samples, low, high and last. Rows of a server as
@@ -53,6 +57,10 @@ def _with_options(command: Any, more: Sequence[Callable[[Any], Any]]) -> Any:
         click.option("--since", metavar="TIME", callback=as_time, default="1h", show_default=True,
                      help=f"Start of the time range. {TIME_HELP}"),
         _olap, with_pipelines_home, click.argument("table"),
+        click.option(
+            "--plot", metavar="FILE", callback=_as_chart_file,
+            help="Also draw the answer: FILE.png or FILE.svg.",
+        ),
     ):  # fmt: skip
         command = option(command)
     return with_format(command)
@@ -63,6 +71,19 @@ def _olap(command: CommandT) -> CommandT:
         "--olap", default="", metavar="URL", help="OLAP store: druid://HOST:PORT,HOST:PORT.",
         show_default="Parquet below --home",
     )(command)  # fmt: skip
+
+
+def _as_chart_file(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Path | None:
+    """Callback: the file of a chart; what would fail after the query fails before it."""
+    if value is None:
+        return None
+    path = Path(value)
+    if path.suffix.lower() not in FORMATS:
+        raise click.BadParameter(f"{value!r} must end in {' or '.join(FORMATS)}")
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {str(path.parent)!r}")
+    check_drawable()
+    return path
 
 
 def _span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int:
@@ -191,10 +212,16 @@ def _open(home: Path, olap: str) -> "OlapStore":
     return open_olap(home, olap)
 
 
-def _show(made: "Query", *, home: Path, olap: str, output: Output, **_: Any) -> None:
+def _show(
+    made: "Query", *, home: Path, olap: str, output: Output, plot: Path | None, **_: Any
+) -> None:
     with closing(_open(home, olap)) as store:
         found = store.query(made)
     rows = found.to_pylist()
+    if plot is not None:
+        from opentalos.cli.output.chart.content import chart_of
+
+        save_chart(chart_of(made, rows), plot)
     for row in rows:
         if "time" in row:
             row["time"] = time_text(row["time"])

@@ -178,3 +178,37 @@ def test_without_the_extra_there_is_one_line(home: Path, monkeypatch: pytest.Mon
     found = run(home, "tables")
     assert isinstance(found.exception, ConfigError)
     assert "pip install 'opentalos[spark]'" in str(found.exception)
+
+
+def test_an_answer_is_drawn_beside_its_rows(home: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "chart.svg"
+    asked = ("series", "metrics_10s", "--measure", "put_bytes", "--by", "topic", "--every", "10s")
+    found = run(home, *asked, *RANGE, "--plot", str(chart))
+    assert found.exception is None, found.output
+    assert found.stdout.startswith("TIME")
+    drawn = chart.read_text()
+    for text in ("put_bytes: sum of total by topic", "orders", "bytes per 10 s", "(empty)"):
+        assert text in drawn
+
+
+@pytest.mark.parametrize("command", ["top", "group", "percentile"])
+def test_every_query_can_be_drawn(home: Path, tmp_path: Path, command: str) -> None:
+    chart = tmp_path / "chart.png"
+    found = run(home, command, "metrics_10s", "--by", "measure", *RANGE, "--plot", str(chart))
+    assert found.exception is None, found.output
+    assert chart.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("chart.pdf", "'chart.pdf' must end in .png or .svg"),
+        ("nowhere/x.svg", "there is no folder 'nowhere'"),
+    ],
+)
+def test_a_file_that_cannot_be_drawn_is_rejected_before_the_query(
+    home: Path, file: str, text: str
+) -> None:
+    found = run(home, "series", "nothing", *RANGE, "--plot", file)
+    assert found.exit_code == 2
+    assert text in " ".join(found.output.split())

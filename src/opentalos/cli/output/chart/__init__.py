@@ -1,0 +1,1 @@
+"""Charts of query answers: what they show, and how they are drawn."""
