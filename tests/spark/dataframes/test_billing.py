@@ -115,7 +115,14 @@ def test_a_month_is_what_was_stored_in_its_minutes_of_utc(bench: Bench) -> None:
         (1, "records", Decimal("0.02")),
         (2, "bytes", Decimal("0.30")),
     ]
-    assert "0.32 EUR" in (bench.current / "pages" / "CLshop.html").read_text()
+    page = (bench.current / "pages" / "CLshop.html").read_text()
+    assert "0.32 EUR" in page
+    assert page.count("<rect") == 2 * 31
+    for text in ("2026-03-01: 1,000 messages", "2026-03-31: 2,000 messages"):
+        assert text in page
+    days = pq.read_table(bench.current.resolve() / "days.parquet").to_pylist()
+    assert [row["records"] for row in days] == [1_000, 2_000]
+    assert sum(row["bytes"] for row in days) == shop["bytes"]
 
 
 def test_the_same_usage_gives_the_same_version(bench: Bench) -> None:

@@ -3,7 +3,7 @@
 import io
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,10 @@ from pyspark.sql import functions as F
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.model.errors import ConfigError, TalosError
 from opentalos.pipelines.billing.closing import edges_of, unfinished, watermarks
+from opentalos.pipelines.billing.daily_usage import DAYS_SCHEMA, daily_totals, days_by_tenant
+from opentalos.pipelines.billing.invoices.daily_chart import daily_chart
 from opentalos.pipelines.billing.invoices.files import (
+    DAYS,
     LINES,
     PROBLEMS,
     TOPICS,
@@ -125,6 +128,7 @@ class Bill:
     lines: pa.Table
     topics: pa.Table
     problems: Sequence[str]
+    days: pa.Table = field(default_factory=DAYS_SCHEMA.empty_table)  # of ``daily_totals``
 
 
 class Billing:
@@ -195,18 +199,22 @@ def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bil
             "doubled; see talos bill reconcile"
             for row in sorted(rows)
         ]
-    return Bill(month, assigned, lines, topics, problems)
+    return Bill(month, assigned, lines, topics, problems, daily_totals(usage))
 
 
 def invoice_files(bill: Bill, revision: int) -> Files:
     """The content of all files of the invoices."""
     lines, topics = bill.lines.to_pylist(), bill.topics.to_pylist()
+    days = days_by_tenant(bill.days, bill.month)
     files = {
-        page_name(invoice.tenant): render(invoice).encode()
+        page_name(invoice.tenant): render(
+            invoice, daily_chart(bill.month, days.get(invoice.tenant, ()))
+        ).encode()
         for invoice in invoices(bill.assigned, lines, topics, bill.month, revision)
     }
     files[LINES] = _parquet(bill.lines)
     files[TOPICS] = _parquet(bill.topics)
+    files[DAYS] = _parquet(bill.days)
     files[TOTALS] = _parquet(_totals(bill, revision))
     files[PROBLEMS] = "".join(f"{problem}\n" for problem in bill.problems).encode()
     return files

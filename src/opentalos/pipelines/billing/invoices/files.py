@@ -25,6 +25,7 @@ from opentalos.pipelines.lake.month import Month
 LINES: Final = "lines.parquet"
 TOTALS: Final = "totals.parquet"
 TOPICS: Final = "topics.parquet"
+DAYS: Final = "days.parquet"
 PROBLEMS: Final = "problems.txt"
 _CURRENT: Final = "current"
 _LEDGER: Final = "ledger.json"

@@ -34,14 +34,17 @@ th:last-child,td:last-child{padding-right:0}
 .n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 td small{display:block}
 tfoot td{border-bottom:0;border-top:2px solid #222;font-weight:700;font-size:1.1rem}
-tr{break-inside:avoid}thead{display:table-header-group}
+tr,svg{break-inside:avoid}thead{display:table-header-group}
 .due{font-size:1.7rem;font-weight:700;font-variant-numeric:tabular-nums;white-space:nowrap}
 footer{margin-top:2.5rem;font-size:.85rem;border-top:1px solid #ddd;padding-top:.7rem}
 """
 
 
-def render(invoice: Invoice) -> str:
-    """The page. Every external text is escaped; the same invoice gives the same bytes."""
+def render(invoice: Invoice, chart: str = "") -> str:
+    """The page. Every external text is escaped; the same invoice gives the same bytes.
+
+    Args: chart: HTML of ``daily_chart``, after the topics.
+    """
     tenant, month = escape(invoice.tenant), str(invoice.month)
     total = _money(invoice, invoice.total)
     parts = [
@@ -53,6 +56,7 @@ def render(invoice: Invoice) -> str:
         *_facts(invoice),
         *_lines(invoice),
         *_topics(invoice),
+        *([chart] if chart else []),
         "<footer>Counted is what was stored, by the minute of its append time in UTC. Each "
         "amount is quantity &times; price, rounded once; the total is the sum of the amounts."
         "</footer></body></html>\n",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from opentalos.pipelines.billing.invoices.daily_chart import DayUse, daily_chart
 from opentalos.pipelines.billing.invoices.invoice import Invoice, InvoiceLine, TopicUse, invoices
 from opentalos.pipelines.billing.invoices.page import render
 from opentalos.pipelines.billing.plans.price_plan import Resource
@@ -100,3 +101,11 @@ def test_a_tenant_with_a_plan_has_an_invoice_even_over_nothing() -> None:
     (found,) = invoices(assigned, [], [], Month(2026, 3), 1)
     assert (found.tenant, found.total) == ("a", Decimal(0))
     assert "Nothing was used." in render(found)
+
+
+def test_the_usage_by_day_is_below_the_topics(invoice: Invoice) -> None:
+    days = [DayUse(records=2, bytes=9), *[DayUse(records=0, bytes=0)] * 30]
+    page = render(invoice, daily_chart(invoice.month, days))
+    assert "2026-03-01: 2 messages" in page
+    assert page.index("Usage by topic") < page.index("Usage by day") < page.index("<footer>")
+    assert "Usage by day" not in render(invoice)
