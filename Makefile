@@ -81,6 +81,7 @@ generate: setup  ## write generated code and pages anew
 	@$(PY) scripts/generate_config_reference.py
 	@$(PY) scripts/generate_rest_reference.py
 	@$(PY) scripts/generate_state_pages.py
+	@$(PY) -m scripts.generate_dashboards
 
 release: setup  ## VERSION=1.2.3: changelog, version, wheel, commit and tag; DRY=1 changes nothing
 	@$(PY) scripts/release.py $(VERSION) $(if $(DRY),--dry-run)
