@@ -15,6 +15,7 @@ PIPELINES = {
     "metering": "opentalos.pipelines.metering.pipeline:METERING",
     "billing": "opentalos.pipelines.billing.pipeline:BILLING",
     "traffic-weights": "opentalos.pipelines.traffic.pipeline:TRAFFIC_WEIGHTS",
+    "traffic-anomalies": "opentalos.pipelines.traffic.anomaly_pipeline:TRAFFIC_ANOMALIES",
     "quota-projection": "opentalos.pipelines.quota.pipeline:QUOTA_PROJECTION",
     "sds-replay": "opentalos.pipelines.tables.pipeline:SDS_REPLAY",
 }

@@ -1,1 +1,1 @@
-"""Weights of servers from past traffic."""
+"""Past traffic: weights of servers, and days that differ from it."""
