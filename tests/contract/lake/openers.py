@@ -6,7 +6,7 @@ import sys
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.error import URLError
@@ -109,6 +109,12 @@ HOMES: Mapping[str, Callable[[Place], object]] = {
 _BACKENDS = ("delta-hdfs", "delta-s3")
 
 
-def home_params() -> list[ParameterSet]:
-    """The names as parameters of a fixture, marked if they start a server."""
-    return [pytest.param(name, marks=BACKEND_MARKS if name in _BACKENDS else ()) for name in HOMES]
+DELTA_HOMES: Sequence[str] = tuple(name for name in HOMES if name != "parquet")
+
+
+def home_params(*names: str) -> list[ParameterSet]:
+    """These names, or all, as parameters of a fixture, marked if they start a server."""
+    return [
+        pytest.param(name, marks=BACKEND_MARKS if name in _BACKENDS else ())
+        for name in names or HOMES
+    ]

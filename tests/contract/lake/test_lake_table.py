@@ -1,18 +1,15 @@
 """Every home of a lake table passes these cases."""
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import cast
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.contract.lake.openers import HOMES, LAYOUT, Home, home_params
-from tests.contract.openers import Place
+from tests.contract.lake.openers import LAYOUT, Home
 
 from opentalos.model.errors import BadRequest, ConfigError, StoreUnavailable
 from opentalos.pipelines.lake.lake_table import LakeTable
@@ -23,13 +20,6 @@ HOUR = datetime(2026, 11, 21, 23, tzinfo=UTC)
 HOUR_MS = int(HOUR.timestamp()) * 1000
 AN_HOUR = timedelta(hours=1)
 TRIES_MAX = 100  # of a writer that lost against another one
-
-
-@pytest.fixture(params=home_params())
-def home(request: pytest.FixtureRequest, place: Place) -> Iterator[Home]:
-    opener = cast(Callable[[Place], AbstractContextManager[Home]], HOMES[request.param])
-    with opener(place) as found:
-        yield found
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ damage the table; HDFS has replicas (docs/adr/0045-two-homes-of-the-lake.md).
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -21,17 +21,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from opentalos.model.errors import ConfigError, OutcomeUnknown, StoreUnavailable, TalosError
-from opentalos.pipelines.lake.file_writer import FileWriter
+from opentalos.model.errors import (
+    ConfigError,
+    NotFound,
+    OutcomeUnknown,
+    StoreUnavailable,
+    TalosError,
+)
+from opentalos.pipelines.lake.file_writer import COMPRESSION, FileWriter
 from opentalos.pipelines.lake.lake_table import UNUSED_HOURS
 from opentalos.pipelines.lake.layout import (
     ALL,
+    TARGET_BYTES,
+    TIME_PROPERTY,
     TIME_TYPE,
     Batch,
     DataFile,
     Layout,
     Span,
+    TableSummary,
+    time_column,
     whole_hour,
 )
 
@@ -39,7 +50,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 MISSING: Final = "tables in the format of Delta need deltalake: pip install 'opentalos[lake]'"
-TARGET_BYTES: Final = 128 << 20  # of a file after compaction
+OWNER_PROPERTY: Final = "opentalos.owner"
 COMMIT_TRIES_MAX: Final = 15  # of one commit, against other writers' commits
 _LOCAL: Final = "file://"
 _NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -56,33 +67,52 @@ class DeltaFileWriter(FileWriter):
     def local(self) -> bool:
         return self.root.startswith(_LOCAL)
 
+    def stored_rows(self, path: str) -> int:
+        """The rows of a file as this process sees it, by its footer.
+
+        Raises: FileNotFoundError; OSError, pa.ArrowInvalid: it cannot be read.
+        """
+        return int(pq.read_metadata(path, filesystem=self._files()).num_rows)
+
     @contextmanager
     def _create(self, path: str) -> Iterator[Any]:
+        with self._files().open_output_stream(path) as sink:
+            yield sink
+
+    def _files(self) -> Any:
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import PyFileSystem
 
-        files = PyFileSystem(DeltaStorageHandler(self.root, dict(self.options)))
-        with files.open_output_stream(path) as sink:
-            yield sink
+        return PyFileSystem(DeltaStorageHandler(self.root, dict(self.options)))
 
 
 class DeltaLakeTable:
     """A ``LakeTable`` at a URL of deltalake: file:///PATH, hdfs://HOST:PORT/PATH, s3://BUCKET/PATH.
 
     Args:   options: storage options of deltalake; others come from the environment, such as AWS_*
-            and HADOOP_CONF_DIR.
-    Raises: ConfigError: deltalake is missing, or the table has other columns; StoreUnavailable.
+            and HADOOP_CONF_DIR; owner: the only query that may write the table, recorded when it
+            is created; "": any number of queries.
+    Raises: ConfigError: deltalake is missing, or the table has other columns or another owner;
+            StoreUnavailable.
     """
 
-    def __init__(self, url: str, layout: Layout, options: Mapping[str, str] = _NO_OPTIONS) -> None:
+    def __init__(
+        self,
+        url: str,
+        layout: Layout,
+        options: Mapping[str, str] = _NO_OPTIONS,
+        *,
+        owner: str = "",
+    ) -> None:
         self._url, self._layout, self._options = url.rstrip("/"), layout, dict(options)
+        self._owner = owner
         try:
             import deltalake  # noqa: F401
         except ImportError as error:
             raise ConfigError(MISSING) from error
         self._create_table()
 
-    def writer(self) -> FileWriter:
+    def writer(self) -> DeltaFileWriter:
         """See LakeTable."""
         return DeltaFileWriter(self._layout, self._url, self._options)
 
@@ -95,13 +125,24 @@ class DeltaLakeTable:
 
         def add(table: "DeltaTable") -> None:
             now_ms = time.time_ns() // 1_000_000
+            names = self._layout.partition_by
             actions = [
-                AddAction(file.path, file.size_bytes, {}, now_ms, True, self._stats(file))
+                AddAction(
+                    file.path,
+                    file.size_bytes,
+                    dict(zip(names, file.partition, strict=True)),
+                    now_ms,
+                    True,
+                    self._stats(file),
+                )
                 for file in files
             ]
-            properties = _transaction(batch)
             table.create_write_transaction(
-                list(actions), "append", table.schema(), commit_properties=properties
+                list(actions),
+                "append",
+                table.schema(),
+                partition_by=list(names),
+                commit_properties=_transaction(batch),
             )
 
         return self._once(batch, add)
@@ -152,26 +193,53 @@ class DeltaLakeTable:
         root = str(table.table_uri).rstrip("/")
         return [f"{root}/{path}" for path in added.column("path").to_pylist()]
 
-    def compact(self) -> int:
+    def summary(self) -> TableSummary:
         """See LakeTable."""
+        with self._translated("open", StoreUnavailable):
+            table = self._open()
+            added = pa.table(table.get_add_actions(flatten=True))
+        first, last = (self._bound(added, bound) for bound in ("min", "max"))
+        sums = (pc.sum(added.column(name)).as_py() for name in ("num_records", "size_bytes"))
+        rows, size_bytes = (found or 0 for found in sums)
+        return TableSummary(table.version(), added.num_rows, rows, size_bytes, first, last)
+
+    def compact(self, target_bytes: int = TARGET_BYTES) -> int:
+        """See LakeTable."""
+        from deltalake import WriterProperties
+
+        properties = WriterProperties(compression=COMPRESSION.upper())
         with self._translated("compact", StoreUnavailable):
-            done = self._open().optimize.compact(target_size=TARGET_BYTES)
+            optimizer = self._open().optimize
+            done = optimizer.compact(target_size=target_bytes, writer_properties=properties)
         return int(done["numFilesRemoved"])
 
-    def expire(self, before_ms: int) -> int:
+    def expire(self, before_ms: int, *, dry_run: bool = False) -> int:
         """See LakeTable."""
-        bound = _instant(whole_hour(before_ms) * 1000)
+        from deltalake import QueryBuilder
+
+        condition = f"\"{self._layout.time}\" < '{_instant(whole_hour(before_ms) * 1000)}'"
+        if dry_run:
+            with self._translated("count rows of", StoreUnavailable):
+                query = QueryBuilder().register("rows", self._open())
+                found = query.execute(f"SELECT count(*) AS n FROM rows WHERE {condition}")
+                return int(pa.table(found.read_all()).column("n")[0].as_py())
         with self._translated("expire rows of", OutcomeUnknown):
-            done = self._open().delete(f"\"{self._layout.time}\" < '{bound}'")
+            done = self._open().delete(condition)
         return int(done["num_deleted_rows"])
 
-    def vacuum(self, unused_hours: int = UNUSED_HOURS) -> int:
+    def vacuum(self, unused_hours: int = UNUSED_HOURS, *, dry_run: bool = False) -> int:
         """See LakeTable."""
         with self._translated("vacuum", StoreUnavailable):
             removed = self._open().vacuum(
-                unused_hours, dry_run=False, enforce_retention_duration=False, full=True
+                unused_hours, dry_run=dry_run, enforce_retention_duration=False, full=True
             )
         return len(removed)
+
+    def has(self, batch: Batch) -> bool:
+        """Whether this query has committed this batch or a later one. Raises: StoreUnavailable."""
+        with self._translated("read", StoreUnavailable):
+            last = self._open().transaction_version(batch.query)
+        return last is not None and last >= batch.number
 
     def _once(self, batch: Batch, change: Callable[["DeltaTable"], None]) -> bool:
         with self._translated("write", StoreUnavailable):
@@ -195,15 +263,44 @@ class DeltaLakeTable:
                         self._layout.schema,
                         mode="ignore",
                         name=self._layout.name,
+                        partition_by=list(self._layout.partition_by),
+                        configuration=self._properties(),
                         storage_options=self._options,
+                        raise_if_key_not_exists=False,  # keys of ours
                     )
-            found = pa.schema(self._open().schema().to_arrow())
+            table = self._open()
+            found = pa.schema(table.schema().to_arrow())
         wanted = self._layout.schema
         if found.names != wanted.names or found.types != wanted.types:
             raise ConfigError(
                 f"the table at {self._url} has other columns than {self._layout.name}: "
                 f"{', '.join(f'{item.name} {item.type}' for item in found)}; choose another URL"
             )
+        metadata = table.metadata()
+        if tuple(metadata.partition_columns) != self._layout.partition_by:
+            raise ConfigError(
+                f"the table at {self._url} is partitioned by other columns than "
+                f"{self._layout.name}: {', '.join(metadata.partition_columns) or 'none'}; "
+                "choose another URL"
+            )
+        owner = metadata.configuration.get(OWNER_PROPERTY) or ""
+        if self._owner and owner != self._owner:
+            raise ConfigError(
+                f"the table at {self._url} is written by {owner or 'any query'}, not only by "
+                f"{self._owner}; choose another URL"
+            )
+
+    def _properties(self) -> dict[str, str | None]:
+        owner = {OWNER_PROPERTY: self._owner} if self._owner else {}
+        return {TIME_PROPERTY: self._layout.time, **owner}
+
+    def _bound(self, added: pa.Table, bound: str) -> int | None:
+        """The least or largest time of all files, Unix microseconds."""
+        name = f"{bound}.{self._layout.time}"
+        if name not in added.column_names:
+            return None
+        column = added.column(name).cast(TIME_TYPE)
+        return (pc.min(column) if bound == "min" else pc.max(column)).value
 
     def _open(self) -> "DeltaTable":
         from deltalake import DeltaTable
@@ -227,20 +324,52 @@ class DeltaLakeTable:
         }
         return json.dumps({"numRecords": file.rows, **bounds})
 
-    @contextmanager
-    def _translated(self, action: str, otherwise: type[TalosError]) -> Iterator[None]:
-        """Errors of deltalake as ours. A conflict is not done: Delta has refused the commit."""
-        from deltalake.exceptions import CommitFailedError, DeltaError
-
+    def _translated(self, action: str, otherwise: type[TalosError]) -> AbstractContextManager[None]:
         what = f"could not {action} table {self._layout.name} at {self._url}"
+        return _translated(what, otherwise)
+
+
+def delta_layout(
+    url: str, time_name: str | None = None, options: Mapping[str, str] = _NO_OPTIONS
+) -> Layout:
+    """The layout of an existing table, without its key, which a table does not record.
+
+    Args:   time_name: its column of time, if the table does not record it.
+    Raises: ConfigError: deltalake is missing, or the column is not known; NotFound: no table is
+            there; StoreUnavailable.
+    """
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+    except ImportError as error:
+        raise ConfigError(MISSING) from error
+    missing = f"could not open the table at {url}: no table of Delta is there; check the URL"
+    with _translated(f"could not open the table at {url}", StoreUnavailable):
         try:
-            yield
-        except CommitFailedError as error:
-            raise StoreUnavailable(
-                f"{what}: another writer changed it ({_line(error)}); repeat the batch"
-            ) from error
-        except (DeltaError, OSError) as error:
-            raise otherwise(f"{what}: {_line(error)}; repeat the batch") from error
+            table = DeltaTable(url.rstrip("/"), storage_options=dict(options))
+        except TableNotFoundError as error:
+            raise NotFound(missing) from error
+        metadata = table.metadata()
+        schema = pa.schema(table.schema().to_arrow())
+    name = metadata.name or url.rstrip("/").rpartition("/")[2]
+    recorded = time_name or metadata.configuration.get(TIME_PROPERTY)
+    partition_by = tuple(metadata.partition_columns)
+    return Layout(name, schema, time_column(name, schema, recorded), partition_by=partition_by)
+
+
+@contextmanager
+def _translated(what: str, otherwise: type[TalosError]) -> Iterator[None]:
+    """Errors of deltalake as ours. A conflict is not done: Delta has refused the commit."""
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    try:
+        yield
+    except CommitFailedError as error:
+        raise StoreUnavailable(
+            f"{what}: another writer changed it ({_line(error)}); repeat the batch"
+        ) from error
+    except (DeltaError, OSError) as error:
+        raise otherwise(f"{what}: {_line(error)}; repeat the batch") from error
 
 
 def _transaction(batch: Batch) -> "CommitProperties":

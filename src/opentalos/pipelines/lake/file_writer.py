@@ -7,10 +7,10 @@ attempt whose result the driver received are committed.
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 
 from opentalos.adapters.durable_files import sync_descriptor
 from opentalos.pipelines.lake.durable_files import sync_folder
-from opentalos.pipelines.lake.layout import DataFile, Layout
+from opentalos.pipelines.lake.layout import TIME_US_MAX, DataFile, Layout
 
 FILE_BYTES_MAX: Final = 256 << 20  # a file is closed after the row group that reaches it
+FILES_OPEN_MAX: Final = 16  # of one task, in a partitioned table
 COMPRESSION: Final = "zstd"
 
 
@@ -47,29 +48,69 @@ class FileWriter(ABC):
 
         Raises: BadRequest: the rows do not fit the table; OSError.
         """
-        waiting = (self.layout.rows(pa.Table.from_batches([batch])) for batch in batches)
-        filled = (rows for rows in waiting if rows.num_rows)
-        for first in filled:
-            yield self._write_one(first, filled, file_bytes_max)
+        files: dict[tuple[str, ...], _OpenFile] = {}
+        with ExitStack() as opened:
+            for batch in batches:
+                rows = self.layout.rows(pa.Table.from_batches([batch]))
+                for values, part in self.layout.split(rows):
+                    if not part.num_rows:
+                        continue
+                    if values not in files and len(files) == FILES_OPEN_MAX:
+                        yield files.pop(next(iter(files))).closed()
+                    file = files.pop(values, None) or self._open(values, opened)
+                    if file.write(part) < file_bytes_max:
+                        files[values] = file  # at the end: the first one was written least recently
+                    else:
+                        yield file.closed()
+            while files:
+                yield files.pop(next(iter(files))).closed()
 
-    def _write_one(
-        self, first: pa.Table, following: Iterator[pa.Table], bytes_max: int
-    ) -> DataFile:
-        path = f"data/{uuid.uuid4().hex}.parquet"
-        count, low, high = 0, first.column(self.layout.time)[0].value, 0
-        with self._create(path) as sink:
-            schema = self.layout.schema
-            with pq.ParquetWriter(sink, schema, compression=COMPRESSION) as parquet:
-                rows: pa.Table | None = first
-                while rows is not None:
-                    parquet.write_table(rows)
-                    found = pc.min_max(rows.column(self.layout.time))
-                    low = min(low, found["min"].value)
-                    high = max(high, found["max"].value)
-                    count += rows.num_rows
-                    rows = next(following, None) if sink.tell() < bytes_max else None
-            size_bytes = sink.tell()
-        return DataFile(path, size_bytes, count, low, high)
+    def _open(self, values: tuple[str, ...], opened: ExitStack) -> "_OpenFile":
+        named = zip(self.layout.partition_by, values, strict=True)
+        folder = "/".join(f"{name}={value}" for name, value in named) or "data"
+        path = f"{folder}/{uuid.uuid4().hex}.parquet"
+        return _OpenFile(self.layout, path, values, opened.enter_context(self._closing(path)))
+
+    @contextmanager
+    def _closing(self, path: str) -> Iterator["_Parts"]:
+        """Everything that is open for a file; it is closed by ``_OpenFile``, or after an error."""
+        with ExitStack() as parts:
+            sink = parts.enter_context(self._create(path))
+            schema = self.layout.file_schema
+            parquet = parts.enter_context(pq.ParquetWriter(sink, schema, compression=COMPRESSION))
+            yield _Parts(sink, parquet, parts)
+
+
+class _Parts(NamedTuple):
+    sink: Any
+    parquet: pq.ParquetWriter
+    open: ExitStack
+
+
+class _OpenFile:
+    """A file that is being written, and the bounds of its rows so far."""
+
+    def __init__(self, layout: Layout, path: str, values: tuple[str, ...], parts: _Parts) -> None:
+        self._layout, self._path, self._values, self._parts = layout, path, values, parts
+        self._rows, self._first_us, self._last_us = 0, TIME_US_MAX, 0
+
+    def write(self, rows: pa.Table) -> int:
+        """Write a row group; return the size of the file."""
+        self._parts.parquet.write_table(rows)
+        found = pc.min_max(rows.column(self._layout.time))
+        self._first_us = min(self._first_us, found["min"].value)
+        self._last_us = max(self._last_us, found["max"].value)
+        self._rows += rows.num_rows
+        return int(self._parts.sink.tell())
+
+    def closed(self) -> DataFile:
+        """Complete the file."""
+        self._parts.parquet.close()  # writes the footer
+        size_bytes = int(self._parts.sink.tell())
+        self._parts.open.close()
+        return DataFile(
+            self._path, size_bytes, self._rows, self._first_us, self._last_us, self._values
+        )
 
 
 @dataclass(frozen=True)

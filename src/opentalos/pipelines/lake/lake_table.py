@@ -11,12 +11,40 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from opentalos.pipelines.lake.file_writer import FileWriter
-from opentalos.pipelines.lake.layout import ALL, Batch, DataFile, Span
+from opentalos.pipelines.lake.layout import (
+    ALL,
+    TARGET_BYTES,
+    Batch,
+    DataFile,
+    Span,
+    TableSummary,
+)
 
 UNUSED_HOURS: Final = 168  # longer than any query or task that may still use a file
 
 
-class LakeTable(Protocol):
+class LakeUpkeep(Protocol):
+    """What an operator does with a table, while others write and read it.
+
+    ``summary``: its size, from metadata alone.
+    ``compact``: rewrites files smaller than ``target_bytes``, which changes no row; returns the
+    number of files replaced.
+    ``expire``: removes rows of whole hours before a time; returns their number.
+    ``vacuum``: deletes files that neither the table nor a reader of the last ``unused_hours``
+    needs, and files never committed; returns their number.
+    ``dry_run``: only count.
+
+    Raises: StoreUnavailable: not done, another writer was first or the store is down;
+    OutcomeUnknown: done or not; both may be repeated.
+    """
+
+    def summary(self) -> TableSummary: ...
+    def compact(self, target_bytes: int = TARGET_BYTES) -> int: ...
+    def expire(self, before_ms: int, *, dry_run: bool = False) -> int: ...
+    def vacuum(self, unused_hours: int = UNUSED_HOURS, *, dry_run: bool = False) -> int: ...
+
+
+class LakeTable(LakeUpkeep, Protocol):
     """A table that any number of processes read and write.
 
     ``writer``: writes files; it may be sent to another process, if that reaches the table.
@@ -24,11 +52,8 @@ class LakeTable(Protocol):
     has committed this batch or a later one. Without files nothing is recorded.
     ``merge``: the same for rows that replace those of the same key.
     ``read``: a snapshot of the rows of a span; ``files``: URIs of Parquet files that contain them,
-    and possibly others, for engines that read files; they exist until a later ``vacuum``.
-    ``compact``: rewrites small files, which changes no row; returns the number of files replaced.
-    ``expire``: removes rows of whole hours before a time; returns their number.
-    ``vacuum``: deletes files that neither the table nor a reader of the last ``unused_hours``
-    needs, and files never committed; returns their number.
+    and possibly others, for engines that read files; they exist until a later ``vacuum``. Files of
+    a partitioned table lack the partition columns, which are folders NAME=VALUE in their paths.
 
     Raises: BadRequest: rows do not fit; StoreUnavailable: not done, another writer was first or the
     store is down; OutcomeUnknown: committed or not: repeat the same batch.
@@ -39,6 +64,3 @@ class LakeTable(Protocol):
     def merge(self, batch: Batch, rows: pa.Table) -> bool: ...
     def read(self, span: Span = ALL) -> pa.Table: ...
     def files(self, span: Span = ALL) -> list[str]: ...
-    def compact(self) -> int: ...
-    def expire(self, before_ms: int) -> int: ...
-    def vacuum(self, unused_hours: int = UNUSED_HOURS) -> int: ...

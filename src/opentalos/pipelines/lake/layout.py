@@ -1,40 +1,93 @@
 """Values of the lake's tables: their columns, spans of time, batches and files."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, reduce
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from opentalos.model.errors import BadRequest, ConfigError
 from opentalos.pipelines.lake.tables import HOUR_MS
 
 TIME_TYPE: Final = pa.timestamp("us", "UTC")
-_TIME_US_MAX: Final = (1 << 63) - 1
+TARGET_BYTES: Final = 128 << 20  # of a file after compaction
+TIME_PROPERTY: Final = "opentalos.time"  # in a table's metadata: the name of ``Layout.time``
+_PARTITION_TYPES: Final = (pa.string(), pa.date32())
+_PARTITION_VALUE: Final = re.compile(r"[A-Za-z0-9_.-]{1,200}")  # is the name of a folder, too
+TIME_US_MAX: Final = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """Columns of a table; a row with the ``key`` of a stored one replaces it in a merge.
 
     Args: time: a column of ``TIME_TYPE``, by which rows are pruned and expire; key: includes
-          ``time``, or is empty if rows are only appended.
+          ``time`` and ``partition_by``, or is empty if rows are only appended; partition_by:
+          columns of text or dates, whose values are folders, so a file has rows of one value.
 
-    Raises: ConfigError: ``time`` or ``key`` is not a column, may be null or has another type.
+    Raises: ConfigError: one of these is not a column, may be null or has another type.
     """
 
     name: str
     schema: pa.Schema
     time: str
     key: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in (self.time, *self.key):
+        for name in (self.time, *self.key, *self.partition_by):
             if name not in self.schema.names or self.schema.field(name).nullable:
                 raise ConfigError(f"table {self.name} needs a column {name!r} without nulls")
         if self.schema.field(self.time).type != TIME_TYPE:
             raise ConfigError(f"column {self.time!r} of table {self.name} must be {TIME_TYPE}")
-        if self.key and self.time not in self.key:
-            raise ConfigError(f"the key of table {self.name} must include {self.time!r}")
+        for name in self.partition_by:
+            if self.schema.field(name).type not in _PARTITION_TYPES:
+                raise ConfigError(
+                    f"table {self.name} cannot be partitioned by {name!r}: its type is "
+                    f"{self.schema.field(name).type}; choose a column of text or dates"
+                )
+        for name in (self.time, *self.partition_by):
+            if self.key and name not in self.key:
+                raise ConfigError(f"the key of table {self.name} must include {name!r}")
+
+    @cached_property
+    def file_schema(self) -> pa.Schema:
+        """The columns in a file: partition columns are in its path and in the table's metadata."""
+        return pa.schema([item for item in self.schema if item.name not in self.partition_by])
+
+    def split(self, rows: pa.Table) -> Iterator[tuple[tuple[str, ...], pa.Table]]:
+        """Rows of each partition, by the texts of its values, with the columns of a file.
+
+        Raises: BadRequest: a value cannot be the name of a folder.
+        """
+        names = list(self.partition_by)
+        if not names:
+            yield (), rows
+            return
+        groups = rows.group_by(names, use_threads=False).aggregate([]).to_pylist()
+        for group in groups:
+            values = tuple(self._partition_value(name, group[name]) for name in names)
+            inside = rows if len(groups) == 1 else rows.filter(self._same(rows, group))
+            yield values, inside.select(self.file_schema.names)
+
+    def _partition_value(self, name: str, value: object) -> str:
+        if not _PARTITION_VALUE.fullmatch(str(value)):
+            raise BadRequest(
+                f"rows do not fit table {self.name}: {value!r} cannot be a value of its partition "
+                f"column {name!r}; use letters, digits, '.', '_' and '-'"
+            )
+        return str(value)
+
+    def _same(self, rows: pa.Table, group: dict[str, object]) -> pa.ChunkedArray:
+        """Which rows are in a group."""
+        equal = (
+            pc.equal(rows.column(name), pa.scalar(value, self.schema.field(name).type))
+            for name, value in group.items()
+        )
+        return reduce(pc.and_, equal)
 
     def rows(self, given: pa.Table) -> pa.Table:
         """The rows with the table's columns, types and order. Raises: BadRequest: they differ."""
@@ -60,7 +113,7 @@ class Span:
     """Rows with start_ms <= time < end_ms, in Unix milliseconds."""
 
     start_ms: int = 0
-    end_ms: int = _TIME_US_MAX // 1000
+    end_ms: int = TIME_US_MAX // 1000
 
     def __post_init__(self) -> None:
         if self.start_ms >= self.end_ms:
@@ -97,8 +150,38 @@ class DataFile:
     rows: int
     first_us: int  # the smallest time of its rows, Unix microseconds
     last_us: int  # the largest
+    partition: tuple[str, ...] = ()  # values of ``Layout.partition_by``
+
+
+@dataclass(frozen=True, slots=True)
+class TableSummary:
+    """The size of a table; the times are None if it has no rows, or they are unknown."""
+
+    version: int | None  # of its log; None: it has no log
+    files: int
+    rows: int
+    size_bytes: int
+    first_us: int | None
+    last_us: int | None
 
 
 def whole_hour(time_ms: int) -> int:
     """The end of the last hour that ended at or before this time, Unix ms."""
     return time_ms - time_ms % HOUR_MS
+
+
+def time_column(name: str, schema: pa.Schema, recorded: str | None) -> str:
+    """The column by which rows of an existing table expire.
+
+    Args:   recorded: in its metadata; tables of earlier releases do not have it.
+    Raises: ConfigError: it is not recorded, and not exactly one column is possible.
+    """
+    if recorded is not None:
+        return recorded
+    found = [item.name for item in schema if item.type == TIME_TYPE and not item.nullable]
+    if len(found) != 1:
+        raise ConfigError(
+            f"could not open table {name}: {len(found)} of its columns may be its time "
+            f"({', '.join(found) or 'none'}); name one"
+        )
+    return found[0]

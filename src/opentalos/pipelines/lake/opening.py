@@ -7,10 +7,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from opentalos.model.errors import ConfigError
-from opentalos.pipelines.lake.delta_table import DeltaLakeTable
+from opentalos.pipelines.lake.delta_table import DeltaLakeTable, delta_layout
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import Layout
-from opentalos.pipelines.lake.parquet_table import ParquetTable
+from opentalos.pipelines.lake.parquet_table import ParquetTable, parquet_layout
 
 _DELTA: Final = "delta+"
 _STORES: Final = ("file", "hdfs", "s3")
@@ -28,8 +28,28 @@ def open_lake_table(
     """
     if "://" not in url:
         return ParquetTable(Path(url), layout)
+    return DeltaLakeTable(delta_url(url), layout, options)
+
+
+def open_existing(
+    url: str, time_name: str | None = None, options: Mapping[str, str] = _NO_OPTIONS
+) -> tuple[LakeTable, Layout]:
+    """A table that is there, and its layout as it records it, without its key.
+
+    Args:   time_name: its column of time, which tables of earlier releases do not record.
+    Raises: ConfigError: not such a URL, or the column is not known; NotFound; StoreUnavailable.
+    """
+    if "://" not in url:
+        layout = parquet_layout(Path(url), time_name)
+    else:
+        layout = delta_layout(delta_url(url), time_name, options)
+    return open_lake_table(url, layout, options), layout
+
+
+def delta_url(url: str) -> str:
+    """The URL as deltalake has it. Raises: ConfigError: it is not ``delta+STORE://...``."""
     found = urlsplit(url.removeprefix(_DELTA))
     where = found.path if found.scheme == "file" else found.netloc
     if not url.startswith(_DELTA) or found.scheme not in _STORES or not where:
         raise ConfigError(f"{url!r} is not the URL of a lake table: write {_FORMS}")
-    return DeltaLakeTable(url.removeprefix(_DELTA), layout, options)
+    return url.removeprefix(_DELTA)

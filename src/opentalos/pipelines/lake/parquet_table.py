@@ -16,16 +16,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from opentalos.model.errors import BadRequest, OutcomeUnknown, StoreUnavailable
+from opentalos.model.errors import (
+    BadRequest,
+    ConfigError,
+    NotFound,
+    OutcomeUnknown,
+    StoreUnavailable,
+)
 from opentalos.pipelines.lake.file_writer import FileWriter, LocalFileWriter
 from opentalos.pipelines.lake.lake_table import UNUSED_HOURS
 from opentalos.pipelines.lake.layout import (
     ALL,
+    TARGET_BYTES,
+    TIME_PROPERTY,
     TIME_TYPE,
     Batch,
     DataFile,
     Layout,
     Span,
+    TableSummary,
+    time_column,
     whole_hour,
 )
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
@@ -39,9 +49,17 @@ _US_PER_MS: Final = 1000
 
 
 class ParquetTable:
-    """A ``LakeTable`` below a local folder: a Parquet file per hour, each always compact."""
+    """A ``LakeTable`` below a local folder: a Parquet file per hour, each always compact.
+
+    Raises: ConfigError: the table is partitioned, but its files are those of hours.
+    """
 
     def __init__(self, folder: Path, layout: Layout) -> None:
+        if layout.partition_by:
+            raise ConfigError(
+                f"table {layout.name} is partitioned by {', '.join(layout.partition_by)}, and "
+                f"{folder} would have a file per hour; use a URL such as delta+file://{folder}"
+            )
         self._layout, self._folder = layout, folder
         self._hours = HourTable(folder, layout.name, layout.schema, folder=folder)
 
@@ -81,30 +99,49 @@ class ParquetTable:
         """See LakeTable."""
         return [path.absolute().as_uri() for path in self._paths(span)]
 
-    def compact(self) -> int:
+    def summary(self) -> TableSummary:
+        """See LakeTable."""
+        footers = [(pq.read_metadata(path), path.stat().st_size) for path in self._paths(ALL)]
+        rows = sum(footer.num_rows for footer, _ in footers)
+        bounds = [found for footer, _ in footers for found in self._bounds(footer)]
+        ends = (min(bounds), max(bounds)) if bounds else (None, None)
+        return TableSummary(None, len(footers), rows, sum(size for _, size in footers), *ends)
+
+    def compact(self, target_bytes: int = TARGET_BYTES) -> int:
         """See LakeTable: every commit rewrites an hour as one file, so there is nothing to do."""
         return 0
 
-    def expire(self, before_ms: int) -> int:
+    def expire(self, before_ms: int, *, dry_run: bool = False) -> int:
         """See LakeTable."""
         removed = 0
         with self._writing():
             for hour in self._hours.hours():
                 if hour < whole_hour(before_ms):
-                    removed += self._hours.load(hour).num_rows
-                    self._hours.remove(hour)
+                    (path,) = self._hours.files([hour])
+                    removed += pq.read_metadata(path).num_rows
+                    if not dry_run:
+                        self._hours.remove(hour)
         return removed
 
-    def vacuum(self, unused_hours: int = UNUSED_HOURS) -> int:
+    def vacuum(self, unused_hours: int = UNUSED_HOURS, *, dry_run: bool = False) -> int:
         """See LakeTable."""
         with self._writing() as lock:
             os.utime(lock)  # staged files got their times from the same clock, that of the disk
             oldest = os.fstat(lock).st_mtime - unused_hours * HOUR_S
             staged = (self._folder / _STAGED).glob("data/*")
             abandoned = [path for path in staged if path.stat().st_mtime <= oldest]
-            for path in abandoned:
+            for path in [] if dry_run else abandoned:
                 path.unlink(missing_ok=True)
-            return len(abandoned) + self._hours.sweep(unused_hours * HOUR_S)
+            return len(abandoned) + self._hours.sweep(unused_hours * HOUR_S, dry_run=dry_run)
+
+    def _bounds(self, footer: pq.FileMetaData) -> Iterator[int]:
+        """The least and largest time of each row group, Unix microseconds."""
+        place = self._layout.schema.get_field_index(self._layout.time)
+        for number in range(footer.num_row_groups):
+            statistics = footer.row_group(number).column(place).statistics
+            if statistics is not None and statistics.has_min_max:
+                yield statistics.min_raw
+                yield statistics.max_raw
 
     def _store(
         self, batch: Batch, rows: pa.Table, combined: Callable[[pa.Table, pa.Table], pa.Table]
@@ -115,10 +152,12 @@ class ParquetTable:
             mark = _MARK + batch.query
             if int(marks.get(mark, -1)) >= batch.number:
                 continue
-            kept = {name: text for name, text in marks.items() if name != mark}
+            ours = {mark, TIME_PROPERTY}
+            kept = {name: text for name, text in marks.items() if name not in ours}
             kept = dict(list(kept.items())[1 - QUERIES_MAX :])
             whole = combined(self._hours.load(hour), fresh)
-            self._hours.replace(hour, whole, {**kept, mark: str(batch.number)})
+            written = {TIME_PROPERTY: self._layout.time, mark: str(batch.number)}
+            self._hours.replace(hour, whole, {**kept, **written})
             stored = True
         return stored
 
@@ -168,6 +207,25 @@ class ParquetTable:
                 ) from error
         finally:
             os.close(lock)
+
+
+def parquet_layout(folder: Path, time_name: str | None = None) -> Layout:
+    """The layout of an existing table, without its key, which a table does not record.
+
+    Args:   time_name: its column of time, if the table does not record it.
+    Raises: ConfigError: the column is not known; NotFound: it is not a folder of such a table.
+    """
+    file = HourTable(folder, folder.name, folder=folder).any_file()
+    schema = pa.schema([]) if file is None else pq.read_schema(file)
+    marks = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    if not any(name.startswith(_MARK) for name in marks):
+        raise NotFound(
+            f"could not open the table at {folder}: it has no file that a batch wrote; give the "
+            "folder or URL of a lake table (tables of pipelines below --home are not)"
+        )
+    schema = schema.remove_metadata()
+    recorded = time_name or marks.get(TIME_PROPERTY)
+    return Layout(folder.name, schema, time_column(folder.name, schema, recorded))
 
 
 def _inside(time: pa.ChunkedArray, span: Span) -> pa.ChunkedArray:

@@ -27,6 +27,7 @@ _WRITTEN: Final = pa.schema(
         ("rows", pa.int64()),
         ("first_us", pa.int64()),
         ("last_us", pa.int64()),
+        ("partition", pa.list_(pa.string())),
     ]
 )
 
@@ -70,7 +71,8 @@ def write_files(rows: "DataFrame", writer: FileWriter) -> list[DataFile]:
         yield pa.RecordBatch.from_pylist(found, _WRITTEN)
 
     written = rows.mapInArrow(task, from_arrow_schema(_WRITTEN)).collect()
-    return [DataFile(**row.asDict()) for row in written]
+    found = (row.asDict() for row in written)
+    return [DataFile(**{**row, "partition": tuple(row["partition"])}) for row in found]
 
 
 def table_frame(
@@ -86,4 +88,8 @@ def table_frame(
         return spark.createDataFrame([], schema)
     time = F.unix_millis(layout.time)
     inside = (time >= span.start_ms) & (time < span.end_ms)
-    return spark.read.schema(schema).parquet(*paths).where(inside)
+    reader = spark.read.schema(schema)
+    if layout.partition_by:  # whose values are in the paths below the table's folder
+        marker = f"/{layout.partition_by[0]}="
+        reader = reader.option("basePath", paths[0].partition(marker)[0])
+    return reader.parquet(*paths).select(*layout.schema.names).where(inside)

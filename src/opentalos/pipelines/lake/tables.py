@@ -111,14 +111,18 @@ class PartTable(ABC):
         metadata = pq.read_schema(found[0]).metadata if found else None
         return {key.decode(): value.decode() for key, value in (metadata or {}).items()}
 
-    def sweep(self, unused_s: float) -> int:
-        """Remove files that no part has needed for this long, and return their number."""
+    def sweep(self, unused_s: float, *, dry_run: bool = False) -> int:
+        """Remove files that no part has needed for this long, and return their number.
+
+        Args: dry_run: only count them.
+        """
         if not self._versions.exists():
             return 0
         clock = self._versions / f"clock-{secrets.token_hex(_NONCE_BYTES)}"
         clock.touch()  # the disk's clock gave the other files their times
         try:
-            return self._remove_unused(clock.stat().st_mtime - unused_s, clock.name)
+            unused = self._unused(clock.stat().st_mtime - unused_s, clock.name)
+            return len(unused) if dry_run else _remove(unused)
         finally:
             clock.unlink(missing_ok=True)
 
@@ -134,6 +138,11 @@ class PartTable(ABC):
             for part, link in sorted(self._links().items())
             if wanted is None or part in wanted
         ]
+
+    def any_file(self) -> Path | None:
+        """The newest part's file, or a superseded one if there is no part; None: no file."""
+        found = self.files() or sorted(self._versions.glob(f"*{_SUFFIX}"))
+        return found[-1] if found else None
 
     def load(self, part: int) -> pa.Table:
         """The rows of one part; none if it has no file and the schema is known."""
@@ -193,16 +202,12 @@ class PartTable(ABC):
 
         The time is that of the newest file, because other times come from the disk's clock too.
         """
-        self._remove_unused(newest.stat().st_mtime - self._grace_s, newest.name)
+        _remove(self._unused(newest.stat().st_mtime - self._grace_s, newest.name))
 
-    def _remove_unused(self, oldest: float, spared: str) -> int:
+    def _unused(self, oldest: float, spared: str) -> list[Path]:
         current = {os.readlink(link).rpartition("/")[2] for link in self._links().values()}
-        removed = 0
-        for version in self._leftovers(current | {spared}):
-            if version.lstat().st_mtime <= oldest:
-                version.unlink(missing_ok=True)
-                removed += 1
-        return removed
+        leftovers = self._leftovers(current | {spared})
+        return [version for version in leftovers if version.lstat().st_mtime <= oldest]
 
     def _leftovers(self, current: set[str]) -> Iterator[Path]:
         for entry in os.scandir(self._versions):
@@ -239,6 +244,14 @@ class HashTable(PartTable):
     def _part_of(self, name: str) -> int | None:
         number = name.removeprefix("part-")
         return int(number) if number != name and number.isdigit() else None
+
+
+def _remove(versions: Iterable[Path]) -> int:
+    removed = 0
+    for version in versions:
+        version.unlink(missing_ok=True)
+        removed += 1
+    return removed
 
 
 def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:

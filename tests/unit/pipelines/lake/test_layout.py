@@ -28,6 +28,33 @@ def test_a_layout_that_no_table_can_have_is_refused(
         Layout("t", schema, time, key)
 
 
+@pytest.mark.parametrize(
+    ("column", "key", "text"),
+    [
+        ("at", (), "cannot be partitioned by 'at': its type is timestamp"),
+        ("other", (), "needs a column 'other'"),
+        ("name", ("at",), "must include 'name'"),
+    ],
+)
+def test_partition_columns_that_no_table_can_have_are_refused(
+    column: str, key: tuple[str, ...], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        Layout("t", SCHEMA, "at", key, (column,))
+
+
+def test_rows_are_split_by_the_values_of_partition_columns() -> None:
+    layout = Layout("t", SCHEMA, "at", (), ("name",))
+    given = pa.table({"at": pa.array([1, 2, 3], TIME_TYPE), "name": ["b", "a", "b"]}, SCHEMA)
+    parts = [
+        (values, part.column("at").cast("int64").to_pylist())
+        for values, part in layout.split(given)
+    ]
+    assert parts == [(("b",), [1, 3]), (("a",), [2])]
+    assert layout.file_schema.names == ["at"]
+    assert list(layout.split(given.slice(0, 0))) == []
+
+
 def test_rows_take_the_columns_and_types_of_the_table() -> None:
     given = pa.table({"more": [1], "name": ["n"], "at": pa.array([7], pa.timestamp("ms"))})
     rows = Layout("t", SCHEMA, "at").rows(given)

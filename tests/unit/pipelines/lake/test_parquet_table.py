@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from opentalos.model.errors import OutcomeUnknown, StoreUnavailable
+from opentalos.model.errors import ConfigError, NotFound, OutcomeUnknown, StoreUnavailable
 from opentalos.pipelines.lake import tables
 from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, Layout
+from opentalos.pipelines.lake.opening import open_existing
 from opentalos.pipelines.lake.parquet_table import QUERIES_MAX, ParquetTable
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 
@@ -100,3 +101,17 @@ def test_an_expired_hour_leaves_no_file_after_a_vacuum(table: ParquetTable, tmp_
     assert table.expire(int(HOUR.timestamp()) * 1000 + HOUR_MS) == 1
     assert table.vacuum(0) == 1
     assert list((tmp_path / "t").rglob("*.parquet")) == []
+
+
+def test_a_partitioned_table_is_refused_with_the_url_to_use(tmp_path: Path) -> None:
+    schema = LAYOUT.schema.append(pa.field("topic", pa.string(), nullable=False))
+    with pytest.raises(ConfigError, match=r"is partitioned by topic, .*use a URL such as delta\+"):
+        ParquetTable(tmp_path / "t", Layout("t", schema, "at", partition_by=("topic",)))
+
+
+def test_a_table_that_a_pipeline_writes_hour_by_hour_is_not_opened_for_upkeep(
+    tmp_path: Path,
+) -> None:
+    HourTable(tmp_path, "usage", LAYOUT.schema).replace(int(HOUR.timestamp()) * 1000, rows(0))
+    with pytest.raises(NotFound, match="it has no file that a batch wrote"):
+        open_existing(str(tmp_path / "lake" / "usage"))
