@@ -1,6 +1,7 @@
 """A progress line on the terminal for long commands."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Final, Self, TextIO
@@ -54,6 +55,50 @@ class Progress:
         share = min(1.0, done / self._total)
         full = int(share * _BAR_WIDTH)
         return f"[{'#' * full}{' ' * (_BAR_WIDTH - full)}] {100 * share:3.0f} %  "
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+class Elapsed:
+    """Shows the time that a step takes whose progress is unknown, if stderr is a terminal.
+
+    Args: wait: returns after so many seconds with False, or earlier with True at the end.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], bool] | None = None,
+    ) -> None:
+        self._what, self._clock = what, clock
+        self._stream = sys.stderr if stream is None else stream
+        self._ended = threading.Event()
+        self._wait = wait or self._ended.wait
+        self._thread = threading.Thread(target=self._show, name="elapsed", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._stream.isatty():
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _show(self) -> None:
+        began_s = self._clock()
+        pause_s = SHOW_AFTER_S
+        while not self._wait(pause_s):
+            pause_s = 1.0
+            self._write(f"{_CLEAR}{self._what}: {self._clock() - began_s:.0f} s")
+        if pause_s < SHOW_AFTER_S:
+            self._write(_CLEAR)
 
     def _write(self, text: str) -> None:
         self._stream.write(text)
