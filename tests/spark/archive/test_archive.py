@@ -7,43 +7,15 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from tests.spark.archive.archiving import fill, run, settings
 from tests.spark.archived import archived, each_once
 from tests.spark.conftest import TalosServer
-from tests.spark.queries import started
 
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.archive.hadoop_files import HadoopFiles
 from opentalos.pipelines.archive.pipeline import ARCHIVE, ArchiveWriter
 from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS
-from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.runtime.causes import cause_of
-from opentalos.sdk import Message, SimpleProducer, TalosAdmin
-
-PARTITIONS = 2
-
-
-def fill(server: TalosServer, topic: str, count: int, *, new: bool = True) -> None:
-    """``count`` messages in each partition."""
-    if new:
-        with TalosAdmin(server.config) as admin:
-            admin.topics.create(topic, partitions=PARTITIONS)
-    for partition in range(PARTITIONS):
-        with SimpleProducer(server.config, topic, partition) as producer:
-            producer.put([Message(data=b"%d" % number) for number in range(count)])
-
-
-def settings(server: TalosServer, home: Path, **options: str) -> PipelineSettings:
-    return PipelineSettings(
-        url=server.url, key=server.key, home=home, available_now=True, options=options
-    )
-
-
-def run(spark: SparkSession, given: PipelineSettings) -> None:
-    query = started(lambda: ARCHIVE.start(spark, given))
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
 
 
 def test_spark_and_duckdb_read_each_message_once(

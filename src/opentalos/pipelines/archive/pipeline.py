@@ -5,10 +5,11 @@ the archive, under names made of the stream's id and the batch's number, and las
 written, which completes the batch. A batch that is repeated after a crash is skipped if its list
 exists; otherwise its leftovers are removed first. So every reader of the files, not only Spark,
 reads each message once; of the batch in progress it may read a part.
+
+At a URL ``delta+STORE://...`` the archive is a table of Delta instead (``delta_archive``).
 """
 
 import json
-import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from opentalos.model.errors import ConfigError
-from opentalos.pipelines.archive.batch_rows import WrittenRows, check_rows, logged_batch
+from opentalos.pipelines.archive.batch_check import BatchCheck
+from opentalos.pipelines.archive.batch_rows import WrittenRows
+from opentalos.pipelines.archive.delta_archive import DeltaArchive
 from opentalos.pipelines.archive.hadoop_files import HadoopFiles
 from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS
 from opentalos.pipelines.lake.written_rows import is_one_machine
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_LOG: Final = logging.getLogger(__name__)
 _PLACES: Final = "topic string, partition int, offset bigint"
 _CODECS: Final = ("zstd", "snappy", "gzip", "none")
 _ON_EXPIRED: Final = "on-expired"
@@ -43,12 +45,13 @@ class Archive:
     """A stream of topics into files ``PATH/date=YYYY-MM-DD/STREAM-BATCH-N.parquet``."""
 
     name = "archive"
-    about = "topics into Parquet by date of append time, local or on HDFS, exactly once"
+    about = "topics into Parquet by date of append time, or into a table of Delta, exactly once"
     options: Mapping[str, str] = MappingProxyType(
         {
             "topics": "names with commas between (or give topic-pattern)",
             "topic-pattern": "regular expression of names",
-            "path": "folder or hdfs://HOST:PORT/PATH; default: archive below --home",
+            "path": "folder or hdfs://HOST:PORT/PATH; default: archive below --home; or a table of "
+            "Delta: delta+hdfs://HOST:PORT/PATH or delta+s3://BUCKET/PATH",
             "compression": f"{', '.join(_CODECS)}; default: {_CODECS[0]}",
             "starting-position": 'earliest (default), latest, or as format("talos") has it',
             "group": "consumer group that shows the progress; default: pipeline-archive",
@@ -64,20 +67,17 @@ class Archive:
         if codec not in _CODECS:
             known = ", ".join(_CODECS)
             raise ConfigError(f"archive.compression is {codec!r}: choose one of {known}")
-        path = given.get("path") or str(settings.home / "archive")
-        _check_path(spark, path)
-        writer = ArchiveWriter(
-            path,
-            codec,
-            checkpoint=str(settings.checkpoint(self.name)),
-            may_lack=given.get(_ON_EXPIRED) == "skip" or given.get(_ON_DELETED) == "drop",
+        check = BatchCheck(
+            str(settings.checkpoint(self.name)),
+            given.get(_ON_EXPIRED) == "skip" or given.get(_ON_DELETED) == "drop",
         )
+        path = given.get("path") or str(settings.home / "archive")
         stream = (
             spark.readStream.format("talos")
             .options(**_source(settings))
             .load()
             .writeStream.queryName(self.name)
-            .foreachBatch(writer)
+            .foreachBatch(_writer(spark, path, codec, check))
             .option("checkpointLocation", str(settings.checkpoint(self.name)))
         )
         if settings.available_now:
@@ -111,25 +111,38 @@ def _source(settings: PipelineSettings) -> dict[str, str]:
     }
 
 
+def _writer(
+    spark: "SparkSession", path: str, codec: str, check: BatchCheck
+) -> "ArchiveWriter | DeltaArchive":
+    """The archive at a path or URL. Raises: ConfigError: it cannot be written from this Spark."""
+    if not path.startswith("delta+"):
+        _check_path(spark, path)
+        return ArchiveWriter(path, codec, check)
+    if codec != _CODECS[0]:
+        raise ConfigError(
+            f"archive.compression is {codec!r}: a table of Delta has {_CODECS[0]}; omit the option"
+        )
+    return DeltaArchive(path, check, master=str(spark.sparkContext.master))
+
+
 def _check_path(spark: "SparkSession", path: str) -> None:
     """Raises: ConfigError: executors would write to disks of their own."""
     master = str(spark.sparkContext.master)
     if not is_one_machine(master) and HadoopFiles(spark, path).is_local:
         raise ConfigError(
             f"archive.path {path} is a folder of one machine, and the executors of {master} write "
-            "to their own disks; give a path that all of them share, such as hdfs://HOST:PORT/PATH"
+            "to their own disks; give one that all of them share, such as delta+hdfs://HOST:PORT/PATH"
         )
 
 
 class ArchiveWriter:
     """Writes batches into the archive; for ``foreachBatch``.
 
-    Args: checkpoint: of the stream, which has the offsets of a batch; may_lack: see ``check_rows``.
+    The rows are compared with the offsets of the batch.
     """
 
-    def __init__(self, path: str, codec: str, *, checkpoint: str, may_lack: bool) -> None:
-        self._path, self._codec = path.rstrip("/"), codec
-        self._checkpoint, self._may_lack = checkpoint, may_lack
+    def __init__(self, path: str, codec: str, check: BatchCheck) -> None:
+        self._path, self._codec, self._batch_check = path.rstrip("/"), codec, check
 
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
         """Write one batch; it is complete when its list exists.
@@ -173,14 +186,9 @@ class ArchiveWriter:
 
     def _check(self, spark: "SparkSession", staged: str, batch_id: int) -> None:
         """Compare the written rows, as everybody sees them, with the offsets of the batch."""
-        offsets = f"{self._checkpoint}/offsets/{batch_id}"
-        batch = logged_batch(HadoopFiles(spark, self._checkpoint).read(offsets))
         places = spark.read.schema(_PLACES).parquet(staged).groupBy("topic", "partition")
         found = places.agg(F.count("*"), F.min("offset"), F.max("offset")).collect()
-        written = (WrittenRows(*row) for row in found)
-        lacking = check_rows(batch, written, may_lack=self._may_lack)
-        if lacking:
-            _LOG.warning("messages were gone before a read: batch=%d lost=%d", batch_id, lacking)
+        self._batch_check.check(spark, batch_id, (WrittenRows(*row) for row in found))
 
     def _move(self, files: HadoopFiles, staged: str, prefix: str) -> list[str]:
         names = []

@@ -68,11 +68,15 @@ class DeltaFileWriter(FileWriter):
         return self.root.startswith(_LOCAL)
 
     def stored_rows(self, path: str) -> int:
-        """The rows of a file as this process sees it, by its footer.
+        """The rows of a file as this process sees it, by its footer; 0: no whole file is there.
 
-        Raises: FileNotFoundError; OSError, pa.ArrowInvalid: it cannot be read.
+        Raises: StoreUnavailable.
         """
-        return int(pq.read_metadata(path, filesystem=self._files()).num_rows)
+        with _translated(f"could not read {path} below {self.root}", StoreUnavailable):
+            try:
+                return int(pq.read_metadata(path, filesystem=self._files()).num_rows)
+            except (FileNotFoundError, pa.ArrowInvalid):
+                return 0
 
     @contextmanager
     def _create(self, path: str) -> Iterator[Any]:
