@@ -30,7 +30,7 @@ from opentalos.model.errors import (
     StoreUnavailable,
     TalosError,
 )
-from opentalos.pipelines.lake.file_writer import COMPRESSION, FileWriter
+from opentalos.pipelines.lake.file_writer import FileWriter
 from opentalos.pipelines.lake.lake_table import UNUSED_HOURS
 from opentalos.pipelines.lake.layout import (
     ALL,
@@ -211,7 +211,7 @@ class DeltaLakeTable:
         """See LakeTable."""
         from deltalake import WriterProperties
 
-        properties = WriterProperties(compression=COMPRESSION.upper())
+        properties = WriterProperties(compression="ZSTD")  # as that of FileWriter
         with self._translated("compact", StoreUnavailable):
             optimizer = self._open().optimize
             done = optimizer.compact(target_size=target_bytes, writer_properties=properties)
@@ -304,7 +304,8 @@ class DeltaLakeTable:
         if name not in added.column_names:
             return None
         column = added.column(name).cast(TIME_TYPE)
-        return (pc.min(column) if bound == "min" else pc.max(column)).value
+        found = pc.min(column) if bound == "min" else pc.max(column)
+        return None if found.value is None else int(found.value)
 
     def _open(self) -> "DeltaTable":
         from deltalake import DeltaTable

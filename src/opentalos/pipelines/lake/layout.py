@@ -184,4 +184,4 @@ def time_column(name: str, schema: pa.Schema, recorded: str | None) -> str:
             f"could not open table {name}: {len(found)} of its columns may be its time "
             f"({', '.join(found) or 'none'}); name one"
         )
-    return found[0]
+    return str(found[0])

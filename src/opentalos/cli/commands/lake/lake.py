@@ -40,7 +40,7 @@ def _with_table(command: CommandT) -> CommandT:
         "--time-column", metavar="COLUMN",
         help="Column of the rows' time, if the table does not record it.",
     )  # fmt: skip
-    return option(click.argument("table", metavar="TABLE")(command))  # type: ignore[return-value]
+    return option(click.argument("table", metavar="TABLE")(command))
 
 
 def _with_dry_run(command: CommandT) -> CommandT:

@@ -5,14 +5,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
+from opentalos.cli.commands.lake.lake import lake as group
 from opentalos.cli.main import talos
 from opentalos.model.errors import ConfigError, NotFound
-from opentalos.pipelines.lake.lake_table import LakeTable
-from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, Layout
+from opentalos.pipelines.lake.lake_table import UNUSED_HOURS, LakeTable
+from opentalos.pipelines.lake.layout import TARGET_BYTES, TIME_TYPE, Batch, Layout
 from opentalos.pipelines.lake.opening import open_lake_table
 
 HOUR = datetime(2026, 11, 21, 23, tzinfo=UTC)
@@ -112,6 +114,17 @@ def test_what_is_no_url_of_a_table_is_refused() -> None:
     result = lake("show", "hdfs://namenode:9820/lake/clicks")
     assert isinstance(result.exception, ConfigError)
     assert "write /PATH, delta+file:///PATH" in str(result.exception)
+
+
+def test_the_options_have_the_defaults_of_the_tables() -> None:
+    context = click.Context(group)
+    found = {
+        option.name: option.default
+        for name in ("compact", "vacuum")
+        for option in group.get_command(context, name).params  # type: ignore[union-attr]
+    }
+    assert found["target_mib"] << 20 == TARGET_BYTES
+    assert found["unused_hours"] == UNUSED_HOURS
 
 
 def test_a_table_of_one_machine_is_maintained_too(tmp_path: Path) -> None:
