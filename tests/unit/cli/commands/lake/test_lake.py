@@ -123,7 +123,7 @@ def test_the_options_have_the_defaults_of_the_tables() -> None:
         for name in ("compact", "vacuum")
         for option in group.get_command(context, name).params  # type: ignore[union-attr]
     }
-    assert found["target_mib"] << 20 == TARGET_BYTES
+    assert found["target_mib"] == TARGET_BYTES >> 20
     assert found["unused_hours"] == UNUSED_HOURS
 
 
