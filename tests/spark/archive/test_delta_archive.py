@@ -83,7 +83,7 @@ def test_a_batch_whose_files_the_driver_does_not_see_is_repeated(
     fill(server, "unseen-files", 100)
     url = f"delta+file://{tmp_path}/archive"
     given = settings(server, tmp_path, topics="unseen-files", path=url)
-    monkeypatch.setattr(DeltaFileWriter, "stored_rows", lambda *_: 7)
+    monkeypatch.setattr(DeltaFileWriter, "stored_rows", lambda _, paths: [7] * len(paths))
     with pytest.raises(PySparkException, match=r"RowsMissing.*has 7 of \d+ rows"):
         run(spark, given)
     monkeypatch.undo()

@@ -9,7 +9,6 @@ invisible; ``talos lake vacuum`` removes them.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -30,7 +29,6 @@ from opentalos.pipelines.lake.written_rows import RowsMissing, is_one_machine
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FOOTERS_AT_ONCE: Final = 8  # that the driver reads
 DATE: Final = pa.field("date", pa.date32(), nullable=False)  # of the append time, UTC
 LAYOUT: Final = Layout(
     "archive",
@@ -128,15 +126,14 @@ def check_files(writer: DeltaFileWriter, files: Sequence[DataFile]) -> None:
     Raises: RowsMissing: a file is not there, or has not the rows that its task has written;
             StoreUnavailable.
     """
-    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as readers:
-        rows = readers.map(writer.stored_rows, (file.path for file in files))
-        for file, found in zip(files, rows, strict=True):
-            if found != file.rows:
-                raise RowsMissing(
-                    f"the archive did not take the batch: {file.path} below {writer.root} has "
-                    f"{found} of {file.rows} rows; give a URL on which all executors and the "
-                    "driver see the same files"
-                )
+    stored = writer.stored_rows([file.path for file in files])
+    for file, found in zip(files, stored, strict=True):
+        if found != file.rows:
+            raise RowsMissing(
+                f"the archive did not take the batch: {file.path} below {writer.root} has "
+                f"{found} of {file.rows} rows; give a URL on which all executors and the "
+                "driver see the same files"
+            )
 
 
 def _write(

@@ -131,7 +131,7 @@ def _check_path(spark: "SparkSession", path: str) -> None:
     if not is_one_machine(master) and HadoopFiles(spark, path).is_local:
         raise ConfigError(
             f"archive.path {path} is a folder of one machine, and the executors of {master} write "
-            "to their own disks; give one that all of them share, such as delta+hdfs://HOST:PORT/PATH"
+            "to their own disks; give a path that all share, such as delta+hdfs://HOST:PORT/PATH"
         )
 
 

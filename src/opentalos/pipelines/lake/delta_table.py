@@ -67,16 +67,19 @@ class DeltaFileWriter(FileWriter):
     def local(self) -> bool:
         return self.root.startswith(_LOCAL)
 
-    def stored_rows(self, path: str) -> int:
-        """The rows of a file as this process sees it, by its footer; 0: no whole file is there.
+    def stored_rows(self, paths: Sequence[str]) -> Iterator[int]:
+        """The rows of each file as this process sees it, by its footer; 0: no whole file is there.
 
         Raises: StoreUnavailable.
         """
-        with _translated(f"could not read {path} below {self.root}", StoreUnavailable):
-            try:
-                return int(pq.read_metadata(path, filesystem=self._files()).num_rows)
-            except (FileNotFoundError, pa.ArrowInvalid):
-                return 0
+        with _translated(f"could not read files below {self.root}", StoreUnavailable):
+            files = self._files()
+            for path in paths:
+                try:
+                    rows = int(pq.read_metadata(path, filesystem=files).num_rows)
+                except (FileNotFoundError, pa.ArrowInvalid):
+                    rows = 0
+                yield rows
 
     @contextmanager
     def _create(self, path: str) -> Iterator[Any]:
