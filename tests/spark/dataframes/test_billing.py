@@ -9,12 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from tests.unit.pipelines.billing.fake_server import FakeServer
 
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.billing.closing import Watermark
 from opentalos.pipelines.billing.pipeline import BILLING, BilledWithProblems
+from opentalos.pipelines.billing.reconcile import reconcile_with
 from opentalos.pipelines.lake.month import Month
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+from opentalos.pipelines.metering.usage_lake import MinuteUse
 from opentalos.pipelines.metering.usage_table import SCHEMA
 from opentalos.pipelines.pipeline import PipelineSettings
 
@@ -73,6 +76,14 @@ class Bench:
         ]
         hour = at_ms - at_ms % HOUR_MS
         self._table.replace(hour, pa.Table.from_pylist(listed, SCHEMA))
+
+    def minutes(self, chain: list[MinuteUse]) -> None:
+        """The minutes of the only partition of the topic "orders" of the tenant "t"."""
+        for item in chain:
+            row = {"tenant": "t", "topic": "u-orders", "name": "orders", "partition": 0,
+                   "minute": datetime.fromtimestamp(item.minute_ms / 1000, UTC)}  # fmt: skip
+            table = pa.Table.from_pylist([item._asdict() | row], SCHEMA)
+            self._table.replace(item.minute_ms - item.minute_ms % HOUR_MS, table)
 
     def bill(self, **options: str) -> None:
         usual = {
@@ -191,6 +202,94 @@ def test_a_month_is_closed_once_all_partitions_are_metered_past_it(
     bench.usage(MARCH.end_ms, ("CLshop", 1, 20, 22), ("CLshop", 2, 0, 3))
     bench.bill(close="yes")
     assert bench.totals()["CLshop"]["records"] == 25
+
+
+MINUTE_MS = 60_000
+SPLIT_MS = MARCH.begin_ms + 15 * 86_400_000  # 16 March, 00:00 UTC
+CHAIN = [
+    MinuteUse(at_ms, end - begin, 10 * (end - begin), begin, end)
+    for at_ms, begin, end in (
+        (MARCH.begin_ms, 0, 4),
+        (SPLIT_MS - MINUTE_MS, 4, 10),
+        (SPLIT_MS, 10, 18),
+        (MARCH.end_ms, 18, 20),
+    )
+]
+OLD = """\
+plan = "old"
+valid_from = "2026-01"
+currency = "EUR"
+[records]
+[[records.tier]]
+from = 0
+"""
+NEW = OLD.replace('"old"', '"new"').replace("[records]", "minimum = 31.00\n[records]", 1)
+CHANGE = """\
+[[tenant]]
+id = "t"
+plan = "old"
+time_zone = "Asia/Tokyo"
+
+[[tenant]]
+id = "t"
+plan = "new"
+valid_from = "2026-03-16"
+time_zone = "Asia/Tokyo"
+"""
+CREDITS = """\
+[[credit]]
+id = "C-1"
+tenant = "t"
+date = "2026-03-20"
+amount = 40.00
+currency = "EUR"
+reason = "outage"
+"""
+
+
+def test_a_month_with_a_plan_change_is_what_the_logs_have(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = FakeServer({"orders": [CHAIN]})
+    monkeypatch.setattr("opentalos.pipelines.billing.pipeline.RestClient", lambda _: server)
+    (bench.home / "plans" / "old.toml").write_text(OLD + "price = 0.5\n")
+    (bench.home / "plans" / "new.toml").write_text(NEW + "price = 0.25\n")
+    (bench.home / "tenants.toml").write_text(CHANGE)
+    (bench.home / "credits.toml").write_text(CREDITS)
+    bench.minutes(CHAIN)
+    credits = str(bench.home / "credits.toml")
+    bench.bill(credits=credits)
+
+    lines = pq.read_table(bench.current.resolve() / "lines.parquet").to_pylist()
+    assert [
+        (row["plan"], row["resource"], int(row["quantity"]), row["amount"]) for row in lines
+    ] == [
+        ("old", "records", 10, Decimal("5.00")),
+        ("new", "records", 8, Decimal("2.00")),
+        ("new", "minimum", 1, Decimal("14.00")),  # to 31.00 x 16 / 31
+        (None, "credit", 1, Decimal("-21.00")),
+    ]
+    total = bench.totals()["t"]
+    assert (total["charges"], total["amount"]) == (Decimal("21.00"), Decimal(0))
+    found = reconcile_with(server, bench.home)  # type: ignore[arg-type]
+    assert (found.difference, found.pending) == (0, 0)
+    billed = sum(row["quantity"] for row in lines if row["resource"] == "records")
+    assert billed == sum(minute.records for minute in CHAIN[:3])
+    assert (
+        "2026-03-01 09:00 to before 2026-04-01 09:00"
+        in (bench.current / "pages" / "t.html").read_text()
+    )
+
+    with pytest.raises(ConfigError, match="open month 2026-03 may take; close 2026-03 first"):
+        bench.bill(month="2026-04", credits=credits, close="yes")
+    bench.bill(credits=credits, close="yes")
+    closed = bench.current.resolve()
+    bench.bill(month="2026-04", credits=credits, close="yes")
+    april = pq.read_table(bench.home / "invoices/2026-04/current/lines.parquet").to_pylist()
+    # The minimum of 31.00 less the 19.00 that March left of the credit.
+    assert [row["amount"] for row in april] == [Decimal("0.50"), Decimal("30.50"), Decimal(-19)]
+    bench.bill(credits=credits)
+    assert bench.current.resolve() == closed
 
 
 def says(monkeypatch: pytest.MonkeyPatch, offsets: dict[int, int]) -> None:

@@ -1,6 +1,5 @@
 """The pipeline ``billing``: a month's usage and the price plans into invoices (promise I9)."""
 
-import io
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,26 +10,28 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.model.errors import ConfigError, TalosError
 from opentalos.pipelines.billing.closing import edges_of, unfinished, watermarks
+from opentalos.pipelines.billing.credits.credit import Credit, carried, with_credits
+from opentalos.pipelines.billing.credits.credit_file import load_credits
+from opentalos.pipelines.billing.credits.used import open_months, used_elsewhere
 from opentalos.pipelines.billing.daily_usage import DAYS_SCHEMA, daily_totals, days_by_tenant
 from opentalos.pipelines.billing.invoices.daily_chart import daily_chart
-from opentalos.pipelines.billing.invoices.files import (
+from opentalos.pipelines.billing.invoices.files import Files, InvoiceFolder, page_name
+from opentalos.pipelines.billing.invoices.invoice import invoices
+from opentalos.pipelines.billing.invoices.page import render
+from opentalos.pipelines.billing.invoices.tables import (
     DAYS,
     LINES,
     PROBLEMS,
     TOPICS,
     TOTALS,
-    Files,
-    InvoiceFolder,
-    page_name,
+    to_parquet,
 )
-from opentalos.pipelines.billing.invoices.invoice import invoices
-from opentalos.pipelines.billing.invoices.page import render
+from opentalos.pipelines.billing.invoices.totals import totals
 from opentalos.pipelines.billing.plans.price_plan import PricePlans
 from opentalos.pipelines.billing.plans.price_plan_files import load_price_plans
 from opentalos.pipelines.billing.plans.tenant_plans import (
@@ -39,16 +40,14 @@ from opentalos.pipelines.billing.plans.tenant_plans import (
     default_only,
     load_tenant_plans,
 )
-from opentalos.pipelines.billing.pricing import (
-    AMOUNT,
+from opentalos.pipelines.billing.pricing import line_table, priced_rows
+from opentalos.pipelines.billing.usage_sums import (
     broken_chains,
     gaps,
-    invoice_lines,
-    line_items,
     partition_totals,
-    price_table,
-    reserved_table,
+    span_totals,
     topic_totals,
+    with_day,
 )
 from opentalos.pipelines.lake.month import Month
 from opentalos.pipelines.lake.tables import HourTable
@@ -61,21 +60,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOG: Final = logging.getLogger(__name__)
-_AMOUNT: Final = pa.decimal128(AMOUNT.precision, AMOUNT.scale)
-_TOTALS: Final = pa.schema(
-    [
-        ("tenant", pa.string()),
-        ("month", pa.string()),
-        ("revision", pa.int32()),
-        ("plan", pa.string()),
-        ("plan_version", pa.string()),
-        ("currency", pa.string()),
-        ("records", pa.decimal128(38, 0)),
-        ("bytes", pa.decimal128(38, 0)),
-        ("amount", _AMOUNT),  # null: not billed
-        ("problem", pa.string()),  # why it was not billed; empty if it was
-    ]
-)
 _PROBLEMS_SHOWN: Final = 5
 _YES_NO: Final = {"yes": True, "no": False}
 
@@ -91,6 +75,7 @@ class BillingOptions:
     month: Month
     plans: PricePlans
     tenants: TenantPlans
+    credits: tuple[Credit, ...]
     close: bool
     reopen: bool
     fails: bool  # on a problem, after all else was billed
@@ -113,6 +98,7 @@ class BillingOptions:
             month=_month(options.get("month", "this"), now),
             plans=plans,
             tenants=tenants,
+            credits=load_credits(Path(options["credits"])) if "credits" in options else (),
             close=_yes(options, "close"),
             reopen=_yes(options, "reopen"),
             fails=on_problem == "fail",
@@ -141,6 +127,7 @@ class Billing:
             "month": "YYYY-MM, this (default) or last: the month in UTC",
             "plans": "directory of price plans; see talos bill plan check",
             "tenants": "file that says which tenant has which plan",
+            "credits": "file of credits and refunds, each with an id",
             "default-plan": "plan of tenants that the file does not name",
             "close": "yes: make the invoices final; the month must be over and have no problems",
             "reopen": "yes: allow a closed month to change, as its next revision",
@@ -159,6 +146,8 @@ class Billing:
         bill = make_bill(spark, settings.home, options)
         if options.close and bill.problems:
             raise ConfigError(f"{options.month} cannot be closed: {_shown(bill.problems)}")
+        if options.close:
+            _check_carried(settings.home, bill)
         version = folder.publish(partial(invoice_files, bill), reopen=options.reopen)
         if options.close:
             folder.close()
@@ -174,18 +163,30 @@ def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bil
     table = HourTable(home, TABLE, SCHEMA)
     month = options.month
     hours = [hour for hour in table.hours() if month.begin_ms <= hour < month.end_ms]
-    usage = table.read(spark, hours)
+    usage = with_day(table.read(spark, hours), month, options.tenants.spans(month))
     partitions = partition_totals(usage).persist()
     try:
         order: Any = [(name, "ascending") for name in ("tenant", "name", "topic")]
         topics = topic_totals(partitions).toArrow().sort_by(order)
-        used = set(topics.column("tenant").to_pylist())
-        assigned = options.tenants.assigned(used, month, options.plans)
-        found = spark.createDataFrame(topics)
-        prices, reserved = price_table(spark, assigned), reserved_table(spark, assigned)
-        lines = invoice_lines(line_items(found, reserved, prices).toArrow(), assigned)
+        order = [(name, "ascending") for name in ("tenant", "day")]
+        spans = span_totals(partitions).toArrow().sort_by(order).to_pylist()
+        days = [(span["tenant"], span["day"]) for span in spans]
+        assigned = options.tenants.assigned(days, month, options.plans)
+        rows, problems = with_credits(
+            priced_rows(assigned, spans, month),
+            assigned,
+            options.credits,
+            used_elsewhere(home, month, options.credits),
+            month,
+        )
+        lines = line_table(rows)
         problems = [
-            f"tenant {entry.tenant}: {entry.problem}" for entry in assigned if entry.problem
+            *(
+                f"tenant {part.tenant}: {part.problem_of(month)}"
+                for part in assigned
+                if part.problem
+            ),
+            *problems,
         ]
         broken = broken_chains(partitions).collect()
     finally:
@@ -212,50 +213,12 @@ def invoice_files(bill: Bill, revision: int) -> Files:
         ).encode()
         for invoice in invoices(bill.assigned, lines, topics, bill.month, revision)
     }
-    files[LINES] = _parquet(bill.lines)
-    files[TOPICS] = _parquet(bill.topics)
-    files[DAYS] = _parquet(bill.days)
-    files[TOTALS] = _parquet(_totals(bill, revision))
+    files[LINES] = to_parquet(bill.lines)
+    files[TOPICS] = to_parquet(bill.topics)
+    files[DAYS] = to_parquet(bill.days)
+    files[TOTALS] = to_parquet(totals(bill.assigned, lines, topics, bill.month, revision))
     files[PROBLEMS] = "".join(f"{problem}\n" for problem in bill.problems).encode()
     return files
-
-
-def _totals(bill: Bill, revision: int) -> pa.Table:
-    """One row per tenant, including those that could not be billed."""
-    use: dict[str, list[Any]] = {}
-    for row in bill.topics.select(["tenant", "records", "bytes"]).to_pylist():
-        sums = use.setdefault(row["tenant"], [0, 0])
-        sums[0] += row["records"]
-        sums[1] += row["bytes"]
-    amounts: dict[str, Any] = {}
-    for row in bill.lines.select(["tenant", "amount"]).to_pylist():
-        amounts[row["tenant"]] = amounts.get(row["tenant"], 0) + row["amount"]
-    rows = []
-    for entry in bill.assigned:
-        records, count = use.get(entry.tenant, (0, 0))
-        plan = entry.plan
-        rows.append(
-            {
-                "tenant": entry.tenant,
-                "month": str(bill.month),
-                "revision": revision,
-                "plan": plan and plan.name,
-                "plan_version": plan and str(plan.valid_from),
-                "currency": plan and plan.currency,
-                "records": records,
-                "bytes": count,
-                "amount": amounts.get(entry.tenant, 0) if plan else None,
-                "problem": entry.problem,
-            }
-        )
-    return pa.Table.from_pylist(rows, _TOTALS)
-
-
-def _parquet(table: pa.Table) -> bytes:
-    out = io.BytesIO()
-    # Without Spark's metadata the bytes depend on the rows only.
-    pq.write_table(table.replace_schema_metadata(None), out, compression="zstd")
-    return out.getvalue()
 
 
 def _month(text: str, now: datetime) -> Month:
@@ -299,6 +262,19 @@ def _check_metered(spark: "SparkSession", settings: PipelineSettings, month: Mon
             f"{month} cannot be closed: {_shown(found)}; let metering catch up, or see talos bill "
             "reconcile"
         )
+
+
+def _check_carried(home: Path, bill: Bill) -> None:
+    """Raises: ConfigError: what earlier months take of a credit may still change."""
+    days = [row["date"] for row in carried(bill.lines.to_pylist(), bill.month)]
+    if days:
+        first = Month(min(days).year, min(days).month)
+        before = open_months(home, first, bill.month)
+        if before:
+            raise ConfigError(
+                f"{bill.month} cannot be closed: it takes credits or refunds that the open month "
+                f"{before[0]} may take; close {before[0]} first"
+            )
 
 
 def _report_problems(bill: Bill, *, fails: bool) -> None:

@@ -1,20 +1,19 @@
-"""Prices a month's usage: DataFrame functions over exact decimals.
+"""Prices a month's totals: pure functions over integers and decimals.
 
-No value is a float. A line's amount is count x price / unit, exact until it is rounded once, by the
-plan's rule, to the smallest unit of the currency. Division is integer division with a remainder,
-since a decimal of Spark cannot represent every quotient. A value that does not fit its type fails
-the query (ANSI mode) and never becomes null.
+No value is a float. The amount of metered usage is count x price / unit, exact until it is rounded
+once, by the plan's rule, to the smallest unit of the currency. What is due for a whole month, in a
+part of it, is the difference of two such rounded amounts, from the month's first to the part's end
+and to its begin: the parts of any split add up to the whole, to the last cent.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType
 
+from opentalos.pipelines.billing.plans.days import Days
 from opentalos.pipelines.billing.plans.price_plan import (
     AMOUNT_DECIMALS_MAX,
     COUNT_DIGITS,
@@ -26,18 +25,11 @@ from opentalos.pipelines.billing.plans.price_plan import (
     Rounding,
 )
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
+from opentalos.pipelines.lake.month import Month
 
-COUNT: Final = DecimalType(COUNT_DIGITS, 0)
-AMOUNT: Final = DecimalType(COUNT_DIGITS + AMOUNT_DECIMALS_MAX, AMOUNT_DECIMALS_MAX)
-_WIDEST: Final = DecimalType(38, 0)
+AMOUNT_ARROW: Final = pa.decimal128(COUNT_DIGITS + AMOUNT_DECIMALS_MAX, AMOUNT_DECIMALS_MAX)
 _COUNT_ARROW: Final = pa.decimal128(COUNT_DIGITS, 0)
-_PRICE_ARROW: Final = pa.decimal128(PRICE_DIGITS, PRICE_DECIMALS)
-_AMOUNT_ARROW: Final = pa.decimal128(AMOUNT.precision, AMOUNT.scale)
-_UNIT_ARROW: Final = pa.decimal128(16, 0)
-_ENDS: Final = ("first_offset", "next_offset")  # of a minute
-_HALVES: Final = (0, 32)  # of a hash, by their lowest bit
-_HALF_MASK: Final = (1 << 32) - 1
-_FREE: Final = -1  # number of the tier for the free quota
+FREE_TIER: Final = -1  # number of the tier for the free quota
 LINES: Final = pa.schema(
     [
         ("tenant", pa.string()),
@@ -51,249 +43,161 @@ LINES: Final = pa.schema(
         ("from_count", _COUNT_ARROW),
         ("up_to_count", _COUNT_ARROW),
         ("quantity", _COUNT_ARROW),
-        ("unit", _UNIT_ARROW),
+        ("unit", pa.decimal128(16, 0)),
         ("unit_name", pa.string()),
-        ("price", _PRICE_ARROW),
-        ("amount", _AMOUNT_ARROW),
+        ("price", pa.decimal128(PRICE_DIGITS, PRICE_DECIMALS)),
+        ("amount", AMOUNT_ARROW),
+        ("period_begin", pa.date32()),  # days of UTC
+        ("period_end", pa.date32()),  # the day after the last
+        ("id", pa.string()),  # this and the following: of credits and refunds
+        ("date", pa.date32()),
+        ("reason", pa.string()),
     ]
 )
-_PRICED_COLUMNS: Final = tuple(name for name in LINES.names if name != "line")
-_ORDER: Final = tuple(Resource)
-_PRICES: Final = pa.schema(
-    [
-        ("tenant", pa.string()),
-        ("plan", pa.string()),
-        ("plan_version", pa.string()),
-        ("currency", pa.string()),
-        ("decimals", pa.int32()),
-        ("rounding", pa.string()),
-        ("resource", pa.string()),
-        ("tier", pa.int32()),
-        ("from_count", _COUNT_ARROW),
-        ("up_to_count", _COUNT_ARROW),
-        ("unit", _UNIT_ARROW),
-        ("unit_name", pa.string()),
-        ("price", _PRICE_ARROW),
-        ("scaled_price", pa.decimal128(PRICE_DIGITS, 0)),  # a whole number
-        ("divisor", pa.decimal128(38, 0)),  # of quantity x scaled_price, for ``smallest`` units
-        ("smallest", pa.decimal128(AMOUNT_DECIMALS_MAX + 1, AMOUNT_DECIMALS_MAX)),
-    ]
-)
-_RESERVED: Final = pa.schema([("tenant", pa.string()), ("quantity", _COUNT_ARROW)])
+
+Row = dict[str, Any]
+Rows = Iterable[Mapping[str, Any]]
 
 
-def partition_totals(usage: DataFrame) -> DataFrame:
-    """One row per tenant, topic and partition: totals, range of offsets, hashes of its ends."""
-    return usage.groupBy("tenant", "topic", "partition").agg(
-        F.max("name").alias("name"),
-        F.sum(F.col("records").cast(COUNT)).cast(COUNT).alias("records"),
-        F.sum(F.col("bytes").cast(COUNT)).cast(COUNT).alias("bytes"),
-        F.min("first_offset").alias("first_offset"),
-        F.max("next_offset").alias("next_offset"),
-        *(F.sum(_print(name, half)).alias(f"{name}_{half}") for name in _ENDS for half in _HALVES),
-    )
+def priced_rows(assigned: Sequence[Assigned], spans: Rows, month: Month) -> Iterator[Row]:
+    """The lines of all tenants for usage, reserved partitions and minimums, in their order.
 
-
-def topic_totals(partitions: DataFrame) -> DataFrame:
-    """One row per tenant and topic, from ``partition_totals``."""
-    return partitions.groupBy("tenant", "topic").agg(
-        F.max("name").alias("name"),
-        F.count("*").cast("int").alias("partitions"),
-        F.sum("records").cast(COUNT).alias("records"),
-        F.sum("bytes").cast(COUNT).alias("bytes"),
-    )
-
-
-def broken_chains(partitions: DataFrame) -> DataFrame:
-    """The partitions, from ``partition_totals``, whose minutes have gaps or overlaps.
-
-    In a chain of minutes every offset at which one ends is one at which another begins, except for
-    the last and the first. So the sums of these offsets' hashes agree; a gap and an overlap of the
-    same length only agree in the number of records. Source: docs/operating/billing.md.
+    Args: spans: tenant, day, records and bytes, of ``span_totals``; no plan changes in a span.
     """
-    prints = [f"{name}_{half}" for name in _ENDS for half in _HALVES]
-    whole = partitions.groupBy("topic", "partition").agg(
-        F.max("next_offset").alias("next_offset"),
-        F.min("first_offset").alias("first_offset"),
-        F.sum("records").alias("records"),
-        *(F.sum(name).alias(name) for name in prints),
-    )
-    spanned = (F.col("next_offset") - F.col("first_offset")).cast(COUNT)
-    broken = spanned != F.col("records")
-    for half in _HALVES:
-        inner = [F.col(f"{name}_{half}") - _print(name, half) for name in _ENDS]
-        broken |= inner[0] != inner[1]
-    return whole.where(broken).select("topic", "partition")
+    used: dict[str, list[Mapping[str, Any]]] = {}
+    for span in spans:
+        used.setdefault(span["tenant"], []).append(span)
+    for tenant, parts in groupby(assigned, key=lambda entry: entry.tenant):
+        for run in _runs(parts):
+            yield from _run_rows(run, used.get(tenant, []), month)
 
 
-def _print(name: str, half: int) -> Column:
-    """Half of the hash of an offset: sums of 2 ** 31 of them fit."""
-    return F.shiftright(F.xxhash64(name), half).bitwiseAND(F.lit(_HALF_MASK))
+def line_table(rows: Iterable[Row]) -> pa.Table:
+    """The table of all lines, numbered per tenant in the order given. Raises: pa.ArrowInvalid: an
+    amount or count is too large."""
+    numbered: list[Row] = []
+    numbers: dict[str, int] = {}
+    for row in rows:
+        number = numbers[row["tenant"]] = numbers.get(row["tenant"], 0) + 1
+        numbered.append({**row, "line": number})
+    return pa.Table.from_pylist(numbered, LINES)
 
 
-def gaps(usage: DataFrame) -> DataFrame:
-    """Partitions whose minutes have gaps or overlaps, which are counted apart.
-
-    Columns: topic, partition, name; missing and doubled, the records in no minute and in two.
-    """
-    before = Window.partitionBy("topic", "partition").orderBy("minute")
-    end = F.max("next_offset").over(before.rowsBetween(Window.unboundedPreceding, -1))
-    step = (F.col("first_offset") - end).cast(COUNT)
-    off = (F.col("records") - (F.col("next_offset") - F.col("first_offset"))).cast(COUNT)
-    zero = F.lit(0).cast(COUNT)
-    steps = usage.select(
-        *("topic", "partition", "name"),
-        F.greatest(step, zero).alias("gap"),
-        F.greatest(-step, zero).alias("overlap"),
-        F.greatest(-off, zero).alias("fewer"),
-        F.greatest(off, zero).alias("more"),
-    )
-    return (
-        steps.groupBy("topic", "partition")
-        .agg(
-            F.max("name").alias("name"),
-            F.sum(F.col("gap") + F.col("fewer")).cast(COUNT).alias("missing"),
-            F.sum(F.col("overlap") + F.col("more")).cast(COUNT).alias("doubled"),
-        )
-        .where("missing <> 0 OR doubled <> 0")
-    )
+def rounded(numerator: int, denominator: int, rule: Rounding) -> int:
+    """The quotient of two numbers that are not negative, as an integer."""
+    below, rest = divmod(numerator, denominator)
+    goes_up = {
+        Rounding.UP: rest > 0,
+        Rounding.DOWN: False,
+        Rounding.HALF_UP: 2 * rest >= denominator,
+        Rounding.HALF_EVEN: 2 * rest > denominator or (2 * rest == denominator and below % 2 == 1),
+    }
+    return below + goes_up[rule]
 
 
-def price_table(spark: SparkSession, assigned: Iterable[Assigned]) -> DataFrame:
-    """A row per tenant, resource and tier: units from ``from_count`` on have ``price``."""
-    rows = [row for entry in assigned if entry.plan is not None for row in _price_rows(entry)]
-    return spark.createDataFrame(pa.Table.from_pylist(rows, _PRICES))
+def _runs(parts: Iterable[Assigned]) -> Iterator[list[Assigned]]:
+    """Successive parts with one plan; only their reserved partitions differ."""
+    run: list[Assigned] = []
+    for part in parts:
+        if run and not (run[-1].plan == part.plan and run[-1].days.end == part.days.begin):
+            yield run
+            run = []
+        run.append(part)
+    if run:
+        yield run
 
 
-def reserved_table(spark: SparkSession, assigned: Iterable[Assigned]) -> DataFrame:
-    """The number of partitions reserved for each tenant."""
-    rows = [
-        {"tenant": entry.tenant, "quantity": Decimal(entry.reserved_partitions)}
-        for entry in assigned
-    ]
-    return spark.createDataFrame(pa.Table.from_pylist(rows, _RESERVED))
+def _run_rows(run: list[Assigned], spans: Rows, month: Month) -> Iterator[Row]:
+    plan = run[0].plan
+    if plan is None:
+        return
+    days = run[0].days._replace(end=run[-1].days.end)
+    within = [span for span in spans if days.whole or days.begin <= span["day"] < days.end]
+    charges = Decimal(0)
+    for row in (*_metered_rows(plan, within, days), *_reserved_rows(plan, run)):
+        charges += row["amount"]
+        yield _whole_row(run[0].tenant, plan, row, month)
+    missing = _money(days.share(_smallest(plan, plan.minimum)), plan)
+    if charges < missing:
+        numbers: Row = {"quantity": 1, "unit": 1, "tier": 0, "from_count": 0, "unit_name": ""}
+        amounts: Row = {"price": missing, "amount": missing - charges}
+        row = {"resource": Resource.MINIMUM, "days": days, **numbers, **amounts}
+        yield _whole_row(run[0].tenant, plan, row, month)
 
 
-def line_items(topics: DataFrame, reserved: DataFrame, prices: DataFrame) -> DataFrame:
-    """What each tenant pays for each tier, in any order; an unused tier has no row.
-
-    Args: topics: of ``topic_totals``; reserved: of ``reserved_table``; prices: of ``price_table``.
-    """
-    found = prices.join(_quantities(topics, reserved), ["tenant", "resource"])
-    reached = F.least("quantity", "up_to_count")  # ignores null, which means no end
-    counted = found.withColumn("quantity", (reached - F.col("from_count")).cast(COUNT))
-    return _amount(counted.where("quantity > 0")).select(*_PRICED_COLUMNS)
-
-
-def invoice_lines(priced: pa.Table, assigned: Iterable[Assigned]) -> pa.Table:
-    """The lines of all invoices by tenant and number, including those for a plan's minimum.
-
-    Args: priced: the rows of ``line_items``.
-    """
-    of_tenant: dict[str, list[dict[str, Any]]] = {}
-    for row in priced.to_pylist():
-        of_tenant.setdefault(row["tenant"], []).append(row)
-    rows: list[dict[str, Any]] = []
-    for entry in assigned:
-        used = of_tenant.get(entry.tenant, [])
-        used += _minimum_row(entry, sum((row["amount"] for row in used), Decimal(0)))
-        used.sort(key=lambda row: (_ORDER.index(row["resource"]), row["tier"]))
-        rows += ({**row, "line": number} for number, row in enumerate(used, 1))
-    return pa.Table.from_pylist(rows, LINES)
+def _metered_rows(plan: PricePlan, spans: Sequence[Mapping[str, Any]], days: Days) -> Iterator[Row]:
+    for resource in (Resource.RECORDS, Resource.BYTES):
+        rate = plan.rates.get(resource)
+        if rate is None:
+            continue
+        quantity = sum(int(span[resource]) for span in spans)
+        for row in _tier_rows(rate, quantity, days):
+            exact = row["quantity"] * _scaled(row["price"])
+            amount = _money(rounded(exact, _divisor(rate, plan), plan.rounding), plan)
+            yield {"resource": resource, "days": days, "amount": amount, **row}
 
 
-def _quantities(topics: DataFrame, reserved: DataFrame) -> DataFrame:
-    tenants = topics.groupBy("tenant").agg(
-        *(F.sum(name).cast(COUNT).alias(name) for name in (Resource.RECORDS, Resource.BYTES))
-    )
-    metered = tenants.unpivot(
-        "tenant", [Resource.RECORDS, Resource.BYTES], "resource", "quantity"
-    ).select("tenant", "resource", "quantity")
-    booked = reserved.select("tenant", F.lit(Resource.PARTITIONS).alias("resource"), "quantity")
-    return metered.unionByName(booked)
+def _reserved_rows(plan: PricePlan, run: list[Assigned]) -> Iterator[Row]:
+    """By days: the number of partitions is one, whatever part of the month it is for."""
+    rate = plan.rates.get(Resource.PARTITIONS)
+    if rate is None:
+        return
+    for part in run:
+        days = part.days
+        for row in _tier_rows(rate, part.reserved_partitions, Days(0, days.of, days.of)):
+            exact, divisor = row["quantity"] * _scaled(row["price"]), _divisor(rate, plan) * days.of
+            until_end, until_begin = (
+                rounded(exact * day, divisor, plan.rounding) for day in (days.end, days.begin)
+            )
+            amount = _money(until_end - until_begin, plan)
+            yield {"resource": Resource.PARTITIONS, "days": days, "amount": amount, **row}
 
 
-def _amount(used: DataFrame) -> DataFrame:
-    """With ``amount`` = quantity x price / unit, rounded once to ``smallest``.
-
-    In steps, since Spark evaluates a subexpression as often as it is used.
-    """
-    product = (F.col("quantity") * F.col("scaled_price")).cast(_WIDEST)
-    divided = used.withColumn("_product", product).withColumn(
-        "_rest", (F.col("_product") % F.col("divisor")).cast(_WIDEST)
-    )
-    exact = (F.col("_product") - F.col("_rest")) / F.col("divisor")
-    whole = divided.withColumn("_whole", exact.cast(COUNT))
-    rounded = (F.col("_whole") + F.when(_goes_up(), 1).otherwise(0)).cast(COUNT)
-    return whole.withColumn("amount", (rounded * F.col("smallest")).cast(AMOUNT))
-
-
-def _goes_up() -> Column:
-    rule, rest = F.col("rounding"), F.col("_rest")
-    half = F.when(rest + rest > F.col("divisor"), 1).when(rest + rest < F.col("divisor"), -1)
-    compared = F.coalesce(half, F.lit(0))
-    odd = F.col("_whole") % 2 == 1
-    return (
-        F.when(rule == Rounding.UP.value, rest > 0)
-        .when(rule == Rounding.HALF_UP.value, compared >= 0)
-        .when(rule == Rounding.HALF_EVEN.value, (compared > 0) | ((compared == 0) & odd))
-        .otherwise(False)
-    )
+def _tier_rows(rate: Rate, quantity: int, days: Days) -> Iterator[Row]:
+    """The quantity by tiers, of which each has its share of the month's; the free quota is one."""
+    begin = days.share(rate.free * rate.unit)
+    unit: Row = {"unit": rate.unit, "unit_name": rate.unit_name}
+    if begin and quantity:
+        free: Row = {"tier": FREE_TIER, "from_count": 0, "up_to_count": begin, "price": Decimal(0)}
+        yield unit | free | {"quantity": min(quantity, begin)}
+    for number, tier in enumerate(rate.tiers):
+        if quantity <= begin:
+            return
+        width = None if tier.end is None else days.share((tier.end - tier.begin) * rate.unit)
+        end = None if width is None else begin + width
+        within = (quantity if end is None else min(quantity, end)) - begin
+        if within:
+            row: Row = {"tier": number, "from_count": begin, "up_to_count": end}
+            yield unit | row | {"price": tier.price, "quantity": within}
+        begin = quantity if end is None else end
 
 
-def _minimum_row(entry: Assigned, amounts: Decimal) -> list[dict[str, Any]]:
-    """A line for the difference to the plan's minimum, if there is one."""
-    plan = entry.plan
-    if plan is None or amounts >= plan.minimum:
-        return []
-    numbers = {name: Decimal(1) for name in ("quantity", "unit")}
-    rest = {"tier": 0, "from_count": Decimal(0), "price": plan.minimum}
-    amount = {"amount": plan.minimum - amounts}
-    return [_row(entry, plan, Resource.MINIMUM) | numbers | rest | amount]
-
-
-def _price_rows(entry: Assigned) -> Iterator[dict[str, object]]:
-    plan = entry.plan
-    assert plan is not None
-    for resource, rate in plan.rates.items():
-        for row in _rate_rows(rate):
-            yield _row(entry, plan, resource) | row | _arithmetic(rate, row["price"], plan.decimals)
-
-
-def _row(entry: Assigned, plan: PricePlan, resource: Resource) -> dict[str, object]:
+def _whole_row(tenant: str, plan: PricePlan, row: Row, month: Month) -> Row:
+    begin, end = row.pop("days").dates(month)
     return {
-        "tenant": entry.tenant,
+        "tenant": tenant,
         "plan": plan.name,
         "plan_version": str(plan.valid_from),
         "currency": plan.currency,
         "decimals": plan.decimals,
-        "rounding": plan.rounding,
-        "resource": resource,
-        "unit_name": "",
+        "period_begin": begin,
+        "period_end": end,
+        **row,
     }
 
 
-def _arithmetic(rate: Rate, price: Decimal, decimals: int) -> dict[str, object]:
-    """The integers from which the amount is computed."""
-    return {
-        "scaled_price": price.scaleb(PRICE_DECIMALS),
-        "divisor": Decimal(rate.unit * 10 ** (PRICE_DECIMALS - decimals)),
-        "smallest": Decimal(1).scaleb(-decimals),
-    }
+def _scaled(price: Decimal) -> int:
+    return int(price.scaleb(PRICE_DECIMALS))
 
 
-def _rate_rows(rate: Rate) -> Iterator[dict[str, Any]]:
-    """The tiers as ranges of counts; the free quota is a tier before them."""
-    free = rate.free * rate.unit
-    unit: dict[str, Any] = {"unit": Decimal(rate.unit), "unit_name": rate.unit_name}
-    if free:
-        yield unit | {
-            "tier": _FREE, "from_count": Decimal(0), "up_to_count": Decimal(free),
-            "price": Decimal(0),
-        }  # fmt: skip
-    for number, tier in enumerate(rate.tiers):
-        end = None if tier.end is None else Decimal(free + tier.end * rate.unit)
-        begin = Decimal(free + tier.begin * rate.unit)
-        yield unit | {
-            "tier": number, "from_count": begin, "up_to_count": end, "price": tier.price,
-        }  # fmt: skip
+def _divisor(rate: Rate, plan: PricePlan) -> int:
+    """Of count x scaled price, for an amount in the currency's smallest units."""
+    return rate.unit * 10 ** (PRICE_DECIMALS - plan.decimals)
+
+
+def _smallest(plan: PricePlan, amount: Decimal) -> int:
+    return int(amount.scaleb(plan.decimals))
+
+
+def _money(smallest: int, plan: PricePlan) -> Decimal:
+    return Decimal(smallest).scaleb(-plan.decimals)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from opentalos.pipelines.lake.month import Month
 
 _TOTAL: Final = ("tenant", "plan", "records", "bytes", "amount", "currency", "problem")
-_LINE: Final = ("line", "resource", "from_count", "up_to_count", "quantity", "unit", "price",
-                "amount")  # fmt: skip
+_LINE: Final = ("line", "plan", "period_begin", "period_end", "resource", "from_count",
+                "up_to_count", "quantity", "unit", "price", "amount", "id")  # fmt: skip
 
 
 @click.command()
@@ -36,20 +36,16 @@ def invoice(
     if tenant is None and (opens or only_path):
         raise click.UsageError("--open and --path require TENANT")
     with spark_extra():
-        import pyarrow.parquet as pq
-
-        from opentalos.pipelines.billing.invoices.files import (
-            LINES,
-            TOTALS,
-            InvoiceFolder,
-            page_name,
-        )
+        from opentalos.pipelines.billing.invoices.files import InvoiceFolder, page_name
+        from opentalos.pipelines.billing.invoices.tables import LINES, TOTALS, read_rows
+        from opentalos.pipelines.billing.invoices.totals import TOTALS_SCHEMA
+        from opentalos.pipelines.billing.pricing import LINES as LINES_SCHEMA
     version = InvoiceFolder(home, month).current
     if version is None:
         raise NotFound(
             f"no invoices of {month} below {home}; create them with talos pipeline run billing"
         )
-    totals = pq.read_table(version / TOTALS).to_pylist()
+    totals = read_rows(version / TOTALS, TOTALS_SCHEMA.names)
     if tenant is None:
         output.table(_TOTAL, map(_plain, totals), empty="no tenant has a plan or usage")
         return
@@ -62,7 +58,8 @@ def invoice(
     if only_path:
         click.echo(str(page))
         return
-    lines = [row for row in pq.read_table(version / LINES).to_pylist() if row["tenant"] == tenant]
+    stored = read_rows(version / LINES, LINES_SCHEMA.names)
+    lines = [row for row in stored if row["tenant"] == tenant]
     output.table(_LINE, map(_plain, lines), empty="no lines")
     if output.form == "text":
         output.record(_plain(total))
@@ -71,12 +68,16 @@ def invoice(
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Convert decimals to strings with all digits; a float would lose some."""
+    """Convert decimals to strings with all digits; a float would lose some. Dates are ISO 8601."""
+    from datetime import date
     from decimal import Decimal
 
-    return {
-        name: f"{value:f}" if isinstance(value, Decimal) else value for name, value in row.items()
-    }
+    def plain(value: Any) -> Any:
+        if isinstance(value, Decimal):
+            return f"{value:f}"
+        return value.isoformat() if isinstance(value, date) else value
+
+    return {name: plain(value) for name, value in row.items()}
 
 
 @click.group()
@@ -88,18 +89,24 @@ def plan() -> None:
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--tenants", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
               help="Also check this file of tenants.")  # fmt: skip
+@click.option("--credits", "credit_file", metavar="FILE",
+              type=click.Path(path_type=Path, dir_okay=False),
+              help="Also check this file of credits and refunds.")  # fmt: skip
 @with_format
-def check(folder: Path, tenants: Path | None, output: Output) -> int:
+def check(folder: Path, tenants: Path | None, credit_file: Path | None, output: Output) -> int:
     """Check the price plans in DIR; report each fault with file and line.
 
     Example: talos bill plan check plans --tenants tenants.toml
     """
+    from opentalos.pipelines.billing.credits.credit_file import check_credits
     from opentalos.pipelines.billing.plans.price_plan_files import check_price_plans
     from opentalos.pipelines.billing.plans.tenant_plans import check_tenant_plans
 
     plans, faults = check_price_plans(folder)
     if tenants is not None and not faults:
         faults = check_tenant_plans(tenants, plans)[1]
+    if credit_file is not None:
+        faults = [*faults, *check_credits(credit_file)[1]]
     if faults:
         output.table(("fault",), [{"fault": fault} for fault in faults])
         return 1

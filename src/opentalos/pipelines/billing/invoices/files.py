@@ -19,14 +19,10 @@ from typing import Final
 from urllib.parse import quote
 
 from opentalos.model.errors import ConfigError
+from opentalos.pipelines.billing.invoices.tables import same_bill
 from opentalos.pipelines.lake.durable_files import sync_folder, write_json
 from opentalos.pipelines.lake.month import Month
 
-LINES: Final = "lines.parquet"
-TOTALS: Final = "totals.parquet"
-TOPICS: Final = "topics.parquet"
-DAYS: Final = "days.parquet"
-PROBLEMS: Final = "problems.txt"
 _CURRENT: Final = "current"
 _LEDGER: Final = "ledger.json"
 _VERSIONS: Final = ".versions"
@@ -86,7 +82,7 @@ class InvoiceFolder:
             raise ConfigError(f"{path} is damaged: {error}") from error
 
     def publish(self, files_of: Callable[[int], Files], *, reopen: bool = False) -> Path:
-        """Make these invoices current; those of a closed month must be unchanged.
+        """Make these invoices current; those of a closed month must bill the same, and stay.
 
         Args:   files_of: returns the invoices with a given revision number.
         Raises: ConfigError: the month is closed and they differ; nothing was changed.
@@ -95,6 +91,9 @@ class InvoiceFolder:
         files = files_of(ledger.revision)
         name = _digest(files)
         if ledger.closed and name != ledger.closings[-1]:
+            closed = self._versions / ledger.closings[-1]
+            if same_bill(closed, files):
+                return closed
             if not reopen:
                 raise ConfigError(
                     f"{self.month} is closed and its invoices would change: check the usage with "

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
-from typing import Any, Final
+from itertools import groupby
+from typing import Any
 
 from opentalos.pipelines.billing.plans.price_plan import PricePlan, Resource
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.lake.month import Month
-
-FREE_TIER: Final = -1  # number of the tier for the free quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +23,14 @@ class InvoiceLine:
     quantity: int
     unit: int
     unit_name: str
-    price: Decimal
+    price: Decimal | None  # None: of a credit or refund
     amount: Decimal
+    plan: str = ""
+    begin: date | None = None  # first day of its part of the month, in UTC
+    end: date | None = None  # the day after the last
+    id: str = ""  # this and the following: of a credit or refund
+    day: date | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +46,7 @@ class TopicUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoice:
-    """The invoice of one tenant for one month."""
+    """The invoice of one tenant for one month; ``plan``: the last one."""
 
     tenant: str
     month: Month
@@ -48,6 +54,13 @@ class Invoice:
     plan: PricePlan
     lines: tuple[InvoiceLine, ...]
     topics: tuple[TopicUse, ...]
+    parts: tuple[Assigned, ...] = ()  # of the month, with their plans
+    time_zone: str = ""  # for display; empty: UTC
+
+    @property
+    def decimals(self) -> int:
+        """Of its amounts."""
+        return max([self.plan.decimals, *(part.plan.decimals for part in self.parts if part.plan)])
 
     @property
     def total(self) -> Decimal:
@@ -66,15 +79,19 @@ def invoices(
     Args: lines: with the columns of ``pricing.LINES``; topics: of ``topic_totals``.
     """
     lines_of, topics_of = _by_tenant(lines), _by_tenant(topics)
-    for entry in assigned:
-        if entry.plan is not None:
+    for tenant, entries in groupby(assigned, key=lambda entry: entry.tenant):
+        parts = tuple(entries)
+        plans = [part.plan for part in parts if part.plan is not None]
+        if plans:
             yield Invoice(
-                tenant=entry.tenant,
+                tenant=tenant,
                 month=month,
                 revision=revision,
-                plan=entry.plan,
-                lines=tuple(map(_line, lines_of.get(entry.tenant, ()))),
-                topics=tuple(map(_topic, topics_of.get(entry.tenant, ()))),
+                plan=plans[-1],
+                lines=tuple(map(_line, lines_of.get(tenant, ()))),
+                topics=tuple(map(_topic, topics_of.get(tenant, ()))),
+                parts=parts,
+                time_zone=parts[-1].time_zone,
             )
 
 
@@ -97,6 +114,12 @@ def _line(row: Mapping[str, Any]) -> InvoiceLine:
         unit_name=row["unit_name"],
         price=row["price"],
         amount=row["amount"],
+        plan=row["plan"] or "",
+        begin=row["period_begin"],
+        end=row["period_end"],
+        id=row["id"] or "",
+        day=row["date"],
+        reason=row["reason"] or "",
     )
 
 

@@ -1,19 +1,26 @@
 """An invoice as one self-contained HTML page, for the screen and for print."""
 
 from collections.abc import Iterator
+from datetime import date, timedelta
 from decimal import Decimal
 from html import escape
 from typing import Final
+from zoneinfo import ZoneInfo
 
-from opentalos.pipelines.billing.invoices.invoice import FREE_TIER, Invoice, InvoiceLine, TopicUse
+from opentalos.pipelines.billing.invoices.invoice import Invoice, InvoiceLine, TopicUse
 from opentalos.pipelines.billing.plans.price_plan import Resource
+from opentalos.pipelines.billing.pricing import FREE_TIER
 
 _NAMES: Final = {
     Resource.RECORDS: ("Messages stored", "message", "messages"),
     Resource.BYTES: ("Bytes stored", "byte", "bytes"),
     Resource.PARTITIONS: ("Reserved partitions", "partition and month", "partitions"),
     Resource.MINIMUM: ("Up to the minimum of the plan", "month", ""),
+    Resource.CREDIT: ("Credit", "", ""),
+    Resource.REFUND: ("Refund", "", ""),
 }
+_UNPRICED: Final = {Resource.MINIMUM, Resource.CREDIT, Resource.REFUND}
+_TIME: Final = "%Y-%m-%d %H:%M"
 _KIB: Final = 1024
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _STYLE: Final = """
@@ -58,8 +65,9 @@ def render(invoice: Invoice, chart: str = "") -> str:
         *_topics(invoice),
         *([chart] if chart else []),
         "<footer>Counted is what was stored, by the minute of its append time in UTC. Each "
-        "amount is quantity &times; price, rounded once; the total is the sum of the amounts."
-        "</footer></body></html>\n",
+        "amount is quantity &times; price, rounded once; what is due for a month is due for a part "
+        "of it by days, and so are free quotas and tiers. The total is the sum of the amounts. The "
+        "month and all dates are in UTC.</footer></body></html>\n",
     ]
     return "\n".join(parts)
 
@@ -69,11 +77,11 @@ def _facts(invoice: Invoice) -> Iterator[str]:
     revision = str(invoice.revision)
     if invoice.revision > 1:
         revision += f", replaces revision {invoice.revision - 1}"
-    last = month.end.date().isoformat()
     facts = {
         "Tenant": invoice.tenant,
-        "Period": f"{month.begin.date().isoformat()} 00:00 to before {last} 00:00, UTC",
-        "Price plan": f"{plan.name}, version of {plan.valid_from}",
+        "Period": f"{month.begin:{_TIME}} to before {month.end:{_TIME}}, UTC",
+        **_local_period(invoice),
+        "Price plan": "; ".join(_plans(invoice)),
         "Currency": plan.currency,
         "Revision": revision,
     }
@@ -83,22 +91,46 @@ def _facts(invoice: Invoice) -> Iterator[str]:
     yield "</dl>"
 
 
+def _local_period(invoice: Invoice) -> dict[str, str]:
+    """The same period in the tenant's time zone, for reading only."""
+    if not invoice.time_zone:
+        return {}
+    zone, month = ZoneInfo(invoice.time_zone), invoice.month
+    begin, end = month.begin.astimezone(zone), month.end.astimezone(zone)
+    shown = f"{begin:{_TIME}} to before {end:{_TIME}} (the month is one of UTC)"
+    return {f"In {invoice.time_zone}": shown}
+
+
+def _plans(invoice: Invoice) -> Iterator[str]:
+    if len(invoice.parts) < 2:
+        yield f"{invoice.plan.name}, version of {invoice.plan.valid_from}"
+        return
+    for part in invoice.parts:
+        named = part.plan and f"{part.plan.name}, version of {part.plan.valid_from}"
+        yield f"{_days(*part.days.dates(invoice.month))}: {named or part.problem}"
+
+
+def _days(begin: date, end: date) -> str:
+    return f"{begin.isoformat()} to {(end - timedelta(days=1)).isoformat()}"
+
+
 def _lines(invoice: Invoice) -> Iterator[str]:
     yield '<table><thead><tr><th>Item</th><th class="n">Quantity</th><th class="n">Price</th>'
     yield f'<th class="n">Amount, {escape(invoice.plan.currency)}</th></tr></thead><tbody>'
     for line in invoice.lines:
         name, _, _ = _NAMES[line.resource]
-        quantity = "" if line.resource is Resource.MINIMUM else f"{line.quantity:,}"
+        quantity = "" if line.resource in _UNPRICED else f"{line.quantity:,}"
         if line.resource is Resource.BYTES:
             quantity += f"<small>{_size(line.quantity)}</small>"
         yield (
-            f"<tr><td>{name}<small>{_range(line)}</small></td>"
+            f"<tr><td>{name}{''.join(_notes(invoice, line))}</td>"
             f'<td class="n">{quantity}</td><td class="n">{_price(line)}</td>'
             f'<td class="n">{_amount(invoice, line.amount)}</td></tr>'
         )
     if not invoice.lines:
         yield '<tr><td colspan="4">Nothing was used.</td></tr>'
-    yield '</tbody><tfoot><tr><td colspan="3">Total</td>'
+    total = "Total" if invoice.total >= 0 else "Total, to be paid back"
+    yield f'</tbody><tfoot><tr><td colspan="3">{total}</td>'
     yield f'<td class="n">{_money(invoice, invoice.total)}</td></tr></tfoot></table>'
 
 
@@ -122,9 +154,25 @@ def _topic(topic: TopicUse) -> str:
     return f"<tr><td>{escape(topic.name)}<small>{escape(topic.topic)}</small></td>{cells}</tr>"
 
 
+def _notes(invoice: Invoice, line: InvoiceLine) -> Iterator[str]:
+    yield f"<small>{_range(line)}</small>"
+    if line.id:
+        yield f"<small>{escape(line.id)}, {line.day}: {escape(line.reason)}</small>"
+    elif (
+        line.begin
+        and line.end
+        and (line.begin, line.end)
+        != (
+            invoice.month.begin.date(),
+            invoice.month.end.date(),
+        )
+    ):
+        yield f"<small>{_days(line.begin, line.end)}, plan {escape(line.plan)}</small>"
+
+
 def _range(line: InvoiceLine) -> str:
     """The range of units that have this price."""
-    if line.resource is Resource.MINIMUM:
+    if line.resource in _UNPRICED:
         return ""
     if line.tier == FREE_TIER:
         word = "included" if line.resource is Resource.PARTITIONS else "free quota"
@@ -136,15 +184,15 @@ def _range(line: InvoiceLine) -> str:
 
 
 def _units(line: InvoiceLine, count: int) -> str:
-    """A limit of a plan, in whole units."""
+    """A limit of a plan, in its units if it is a multiple of them."""
     _, _, many = _NAMES[line.resource]
-    if line.unit_name:
+    if line.unit_name and count % line.unit == 0:  # a part of a month has a part of each limit
         return f"{count // line.unit:,} {escape(line.unit_name)}"
     return f"{count:,} {many}"
 
 
 def _price(line: InvoiceLine) -> str:
-    if line.resource is Resource.MINIMUM:
+    if line.resource in _UNPRICED:
         return ""
     if line.tier == FREE_TIER:
         return "free"
@@ -160,7 +208,7 @@ def _plain(price: Decimal) -> str:
 
 
 def _amount(invoice: Invoice, amount: Decimal) -> str:
-    return f"{amount:,.{invoice.plan.decimals}f}"
+    return f"{amount:,.{invoice.decimals}f}"
 
 
 def _money(invoice: Invoice, amount: Decimal) -> str:

@@ -25,12 +25,14 @@ UNITS: Final = {
 
 
 class Resource(StrEnum):
-    """The billed resources, in the order of an invoice's lines."""
+    """What the lines of an invoice are for, in their order."""
 
     RECORDS = "records"
     BYTES = "bytes"
     PARTITIONS = "reserved_partitions"
     MINIMUM = "minimum"
+    CREDIT = "credit"
+    REFUND = "refund"
 
 
 class Rounding(StrEnum):

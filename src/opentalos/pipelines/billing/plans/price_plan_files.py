@@ -26,7 +26,7 @@ from opentalos.pipelines.billing.plans.price_plan import (
 from opentalos.pipelines.billing.plans.toml_reader import Faults, TomlTable, read_toml
 
 FILES_MAX: Final = 10_000
-_CURRENCY: Final = re.compile(r"[A-Z]{3}")  # ISO 4217
+CURRENCY: Final = re.compile(r"[A-Z]{3}")  # ISO 4217
 _DECIMALS: Final = 2
 _FAULTS_SHOWN: Final = 20
 
@@ -80,7 +80,7 @@ def _plan(table: TomlTable) -> PricePlan | None:
     name, valid_from = table.text("plan"), table.month("valid_from")
     currency, rounding = table.text("currency"), table.text("rounding", Rounding.HALF_UP)
     decimals = table.integer("decimals", AMOUNT_DECIMALS_MAX, _DECIMALS)
-    if currency is not None and not _CURRENCY.fullmatch(currency):
+    if currency is not None and not CURRENCY.fullmatch(currency):
         table.fault(f"currency is {currency!r}; write three capitals, such as EUR", "currency")
     if rounding is not None and rounding not in list(Rounding):
         table.fault(f"rounding is {rounding!r}; choose one of {', '.join(Rounding)}", "rounding")

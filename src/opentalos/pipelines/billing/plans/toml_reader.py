@@ -3,11 +3,13 @@
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from pathlib import Path as FilePath
 from typing import Any, Final
 
 from opentalos.model.checks import integer, plural, shown_value
+from opentalos.pipelines.billing.plans.days import parse_day
 from opentalos.pipelines.billing.plans.toml_lines import Path, line_at, lines_of
 from opentalos.pipelines.lake.month import Month
 
@@ -95,6 +97,17 @@ class TomlTable:
         text = self.text(name)
         try:
             return None if text is None else Month.parse(text)
+        except ValueError as error:
+            self.fault(f"{name}: {error}", name)
+            return None
+
+    def day(self, name: str, default: date | None = None) -> date | None:
+        """A day of UTC as a text YYYY-MM-DD, or YYYY-MM for the first of a month."""
+        if name not in self._values and default is not None:
+            return default
+        text = self.text(name)
+        try:
+            return None if text is None else parse_day(text)
         except ValueError as error:
             self.fault(f"{name}: {error}", name)
             return None

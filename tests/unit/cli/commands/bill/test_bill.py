@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import shutil
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -51,7 +53,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     line = {
         "tenant": "CLshop", "line": 1, "plan": "standard", "resource": "minimum", "tier": 0,
         "quantity": Decimal(1), "unit": Decimal(1), "unit_name": "", "price": Decimal(5),
-        "from_count": Decimal(0), "amount": Decimal("5.1"),
+        "from_count": Decimal(0), "amount": Decimal("5.1"), "period_begin": date(2026, 3, 1),
     }  # fmt: skip
     bill = Bill(
         MONTH,
@@ -88,12 +90,24 @@ def test_an_invoice_shows_its_lines(home: Path) -> None:
     assert "minimum" in shown
     assert "5.1000" in shown
     (row,) = rows_of(run(home, "invoice", "CLshop", "--month", "2026-03", "--format", "json"))
-    assert row["amount"] == "5.1000"
+    assert (row["amount"], row["period_begin"]) == ("5.1000", "2026-03-01")
 
 
 def test_the_page_of_an_invoice_can_be_found(home: Path) -> None:
     path = Path(run(home, "invoice", "CLshop", "--month", "2026-03", "--path").stdout.strip())
     assert "Invoice 2026-03" in path.read_text()
+
+
+def test_invoices_of_format_1_are_shown(tmp_path: Path) -> None:
+    golden = ROOT / "tests" / "golden" / "invoices_v1"
+    shutil.copytree(golden, tmp_path / "invoices", symlinks=True)
+    rows = rows_of(run(tmp_path, "invoice", "--month", "2026-03", "--format", "json"))
+    assert [(row["tenant"], row["amount"], row["charges"]) for row in rows] == [
+        ("CLflat", "99.0000", None), ("CLshop", "402.9700", None), ("CLsmall", "5.0000", None),
+    ]  # fmt: skip
+    lines = rows_of(run(tmp_path, "invoice", "CLshop", "--month", "2026-03", "--format", "json"))
+    assert len(lines) == 7
+    assert lines[0]["id"] is None
 
 
 @pytest.mark.parametrize(
@@ -150,3 +164,14 @@ def test_faults_of_plans_have_file_and_line(tmp_path: Path) -> None:
     result = check(str(tmp_path), "--format", "tsv")
     assert result.return_value == 1
     assert result.stdout.splitlines()[1].startswith(f"{tmp_path}/a.toml:2: ")
+
+
+def test_faults_of_credits_have_file_and_line(tmp_path: Path) -> None:
+    plans = str(ROOT / "examples" / "billing" / "plans")
+    right = ROOT / "examples" / "billing" / "credits.toml"
+    assert check(plans, "--credits", str(right)).return_value == 0
+    wrong = tmp_path / "credits.toml"
+    wrong.write_text(right.read_text().replace("12.50", "0"))
+    result = check(plans, "--credits", str(wrong), "--format", "tsv")
+    assert result.return_value == 1
+    assert result.stdout.splitlines()[1].endswith("credits.toml:7: amount must be above 0")

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from opentalos.pipelines.billing.invoices.daily_chart import DayUse, daily_chart
 from opentalos.pipelines.billing.invoices.invoice import Invoice, InvoiceLine, TopicUse, invoices
 from opentalos.pipelines.billing.invoices.page import render
+from opentalos.pipelines.billing.plans.days import Days
 from opentalos.pipelines.billing.plans.price_plan import Resource
 from opentalos.pipelines.billing.plans.price_plan_files import load_price_plans
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
@@ -109,3 +111,51 @@ def test_the_usage_by_day_is_below_the_topics(invoice: Invoice) -> None:
     assert "2026-03-01: 2 messages" in page
     assert page.index("Usage by topic") < page.index("Usage by day") < page.index("<footer>")
     assert "Usage by day" not in render(invoice)
+
+
+def test_a_part_of_the_month_is_named_with_its_plan(invoice: Invoice) -> None:
+    assert PLAN is not None
+    new = replace(PLAN, name="new")
+    parts = (Assigned("CLshop", PLAN, days=Days(0, 14, 31)),
+             Assigned("CLshop", new, days=Days(14, 31, 31)))  # fmt: skip
+    first = line(Resource.BYTES, -1, 7, "0", up_to_count=4_516_129, unit=10**9, unit_name="GB",
+                 plan="standard", begin=date(2026, 3, 1), end=date(2026, 3, 15))  # fmt: skip
+    shown = words(render(replace(invoice, plan=new, parts=parts, lines=(first,))))
+    assert (
+        "Price plan 2026-03-01 to 2026-03-14: standard, version of 2026-01; "
+        "2026-03-15 to 2026-03-31: new, version of 2026-01"
+    ) in shown
+    assert (
+        "free quota, first 4,516,129 bytes 2026-03-01 to 2026-03-14, plan standard 7 7 B free"
+    ) in shown
+
+
+def test_a_line_of_the_whole_month_needs_no_days(invoice: Invoice) -> None:
+    whole = line(Resource.RECORDS, 0, 7, "1", plan="standard", begin=date(2026, 3, 1),
+                 end=date(2026, 4, 1))  # fmt: skip
+    assert "2026-03-31" not in words(render(replace(invoice, lines=(whole,))))
+
+
+def test_the_time_zone_is_shown_and_the_month_stays_one_of_utc(invoice: Invoice) -> None:
+    shown = words(render(replace(invoice, time_zone="Europe/Berlin")))
+    assert "Period 2026-03-01 00:00 to before 2026-04-01 00:00, UTC" in shown
+    assert (
+        "In Europe/Berlin 2026-03-01 01:00 to before 2026-04-01 02:00 (the month is one of UTC)"
+    ) in shown
+    assert "The month and all dates are in UTC." in shown
+
+
+def test_credits_and_refunds_are_lines_of_their_own(invoice: Invoice) -> None:
+    lines = (
+        line(Resource.RECORDS, 0, 7, "10"),
+        line(Resource.CREDIT, 0, 1, "-10", price=None, id="C-1", day=date(2026, 3, 20),
+             reason="<outage>"),
+        line(Resource.REFUND, 0, 1, "-4", price=None, id="R-1", day=date(2026, 3, 21),
+             reason="paid twice"),
+    )  # fmt: skip
+    page = render(replace(invoice, lines=lines))
+    shown = words(page)
+    assert "Credit C-1, 2026-03-20: &lt;outage&gt; -10.00" in shown
+    assert "Refund R-1, 2026-03-21: paid twice -4.00" in shown
+    assert "Total, to be paid back -4.00 EUR" in shown
+    assert "<outage>" not in page

@@ -1,0 +1,1 @@
+"""Credits and refunds: read from a file, applied once by their ids."""

@@ -1,0 +1,63 @@
+"""Usage is summed by tenant, topic and span of the month, and its chains are checked."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+from pyspark.sql import SparkSession
+
+from opentalos.pipelines.billing.plans.days import Days
+from opentalos.pipelines.billing.usage_sums import (
+    broken_chains,
+    gaps,
+    partition_totals,
+    span_totals,
+    topic_totals,
+    with_day,
+)
+from opentalos.pipelines.lake.month import Month
+
+MARCH = Month(2026, 3)
+USAGE = (
+    "tenant STRING, topic STRING, name STRING, partition INT, records BIGINT, bytes BIGINT, "
+    "first_offset BIGINT, next_offset BIGINT"
+)
+
+
+def test_usage_is_summed_by_topic_and_gaps_are_found(spark: SparkSession) -> None:
+    rows = [
+        ("a", "u1", "n1", 0, 10, 1 << 48, 0, 10),
+        ("a", "u1", "n1", 0, 5, 1 << 48, 10, 15),
+        ("a", "u1", "n1", 1, 5, 7, 0, 5),
+        ("a", "u1", "n1", 1, 5, 7, 8, 13),  # three records are missing before it
+        ("b", "u2", "n1", 0, 1, 1, 0, 1),
+        ("c", "u3", "n3", 0, 10, 1, 0, 10),
+        ("c", "u3", "n3", 0, 5, 1, 8, 13),  # two records are in both
+        ("c", "u3", "n3", 0, 5, 1, 15, 20),  # and two are missing
+    ]
+    minutes = [(*row, MARCH.begin + timedelta(days=2 * number)) for number, row in enumerate(rows)]
+    usage = with_day(
+        spark.createDataFrame(minutes, USAGE + ", minute TIMESTAMP"),
+        MARCH,
+        [Days(0, 2, 31), Days(2, 12, 31), Days(12, 31, 31)],
+    )
+    partitions = partition_totals(usage).persist()
+    spans = sorted(map(tuple, span_totals(partitions).select("tenant", "day", "records").collect()))
+    assert spans == [
+        ("a", 0, Decimal(10)),
+        ("a", 2, Decimal(15)),
+        ("b", 2, Decimal(1)),
+        ("c", 2, Decimal(10)),
+        ("c", 12, Decimal(10)),
+    ]
+    found = sorted(topic_totals(partitions).collect())
+    assert [tuple(row) for row in found] == [
+        ("a", "u1", "n1", 2, Decimal(25), Decimal((1 << 49) + 14)),
+        ("b", "u2", "n1", 1, Decimal(1), Decimal(1)),
+        ("c", "u3", "n3", 1, Decimal(20), Decimal(3)),
+    ]
+    assert sorted(map(tuple, broken_chains(partitions).collect())) == [("u1", 1), ("u3", 0)]
+    assert sorted(map(tuple, gaps(usage).collect())) == [
+        ("u1", 1, "n1", Decimal(3), Decimal(0)),
+        ("u3", 0, "n3", Decimal(2), Decimal(2)),
+    ]
+    partitions.unpersist()
