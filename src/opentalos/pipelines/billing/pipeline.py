@@ -193,12 +193,12 @@ def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bil
         partitions.unpersist()
     if broken:
         places = F.broadcast(spark.createDataFrame(broken, "topic string, partition int"))
-        rows = gaps(usage.join(places, ["topic", "partition"], "left_semi")).collect()
+        found = gaps(usage.join(places, ["topic", "partition"], "left_semi")).collect()
         problems += [
             f"topic {row['name']} ({row['topic']}), partition {row['partition']}: its minutes have "
             f"gaps or overlaps, {row['missing']} records are missing and {row['doubled']} are "
             "doubled; see talos bill reconcile"
-            for row in sorted(rows)
+            for row in sorted(found)
         ]
     return Bill(month, assigned, lines, topics, problems, daily_totals(usage))
 

@@ -192,7 +192,7 @@ def _scaled(price: Decimal) -> int:
 
 def _divisor(rate: Rate, plan: PricePlan) -> int:
     """Of count x scaled price, for an amount in the currency's smallest units."""
-    return rate.unit * 10 ** (PRICE_DECIMALS - plan.decimals)
+    return rate.unit * int(10 ** (PRICE_DECIMALS - plan.decimals))
 
 
 def _smallest(plan: PricePlan, amount: Decimal) -> int:

@@ -16,14 +16,20 @@ def used_elsewhere(home: Path, month: Month, credits: Iterable[Credit]) -> dict[
     A later month that is open is billed again after this one. Raises: ConfigError: a file of a
     newer version.
     """
-    ids = {credit.id for credit in credits if credit.day < month.end.date()}
+    before = [credit for credit in credits if credit.day < month.end.date()]
+    if not before:
+        return {}
+    ids = {credit.id for credit in before}
+    first = min(credit.day for credit in before)
     used: dict[str, Decimal] = {}
-    for other in _months(home) if ids else ():
+    for other in _months(home):
         folder = InvoiceFolder(home, other)
         version = folder.current
-        if version is None or other == month or (other > month and not folder.ledger().closed):
+        if version is None or other == month or other.end.date() <= first:
             continue
-        for row in read_rows(version / LINES, ("id", "amount")):
+        if other > month and not folder.ledger().closed:
+            continue
+        for row in read_rows(version / LINES, ("id", "amount"), with_value="id"):
             if row["id"] in ids:
                 used[row["id"]] = used.get(row["id"], Decimal(0)) - row["amount"]
     return used
@@ -46,4 +52,4 @@ def _months(home: Path) -> Iterator[Month]:
         try:
             yield Month.parse(path.name)
         except ValueError:
-            continue  # a file of somebody else
+            continue  # another file

@@ -102,7 +102,7 @@ def _local_period(invoice: Invoice) -> dict[str, str]:
 
 
 def _plans(invoice: Invoice) -> Iterator[str]:
-    if len(invoice.parts) < 2:
+    if all(part.days.whole for part in invoice.parts):
         yield f"{invoice.plan.name}, version of {invoice.plan.valid_from}"
         return
     for part in invoice.parts:
@@ -192,7 +192,7 @@ def _units(line: InvoiceLine, count: int) -> str:
 
 
 def _price(line: InvoiceLine) -> str:
-    if line.resource in _UNPRICED:
+    if line.resource in _UNPRICED or line.price is None:
         return ""
     if line.tier == FREE_TIER:
         return "free"

@@ -20,6 +20,7 @@ TOPICS: Final = "topics.parquet"
 DAYS: Final = "days.parquet"
 PROBLEMS: Final = "problems.txt"
 FORMAT: Final = 2
+_COMPARED: Final = (LINES, TOTALS, TOPICS, PROBLEMS)
 _MARK: Final = b"opentalos.invoices.format"
 
 
@@ -31,9 +32,12 @@ def to_parquet(table: pa.Table) -> bytes:
     return out.getvalue()
 
 
-def read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """These columns of a file of any format. Raises: ConfigError: its format is newer."""
-    return _rows(pq.ParquetFile(path), path, columns)
+def read_rows(path: Path, columns: Sequence[str], *, with_value: str = "") -> list[dict[str, Any]]:
+    """These columns of a file of any format. Raises: ConfigError: its format is newer.
+
+    Args: with_value: one of the columns; rows in which it is null are left out.
+    """
+    return _rows(pq.ParquetFile(path), path, columns, with_value)
 
 
 def same_bill(version: Path, files: Mapping[str, bytes]) -> bool:
@@ -42,7 +46,7 @@ def same_bill(version: Path, files: Mapping[str, bytes]) -> bool:
     So invoices which an older version of this software has closed are not changed by a newer one,
     which lays out pages or tables otherwise.
     """
-    if any(not (version / name).exists() or name not in files for name in (LINES, TOTALS, TOPICS)):
+    if any(not (version / name).exists() or name not in files for name in _COMPARED):
         return False
     if (version / PROBLEMS).read_bytes() != files[PROBLEMS]:
         return False
@@ -56,7 +60,9 @@ def same_bill(version: Path, files: Mapping[str, bytes]) -> bool:
     return True
 
 
-def _rows(file: pq.ParquetFile, path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
+def _rows(
+    file: pq.ParquetFile, path: Path, columns: Sequence[str], with_value: str = ""
+) -> list[dict[str, Any]]:
     schema = file.schema_arrow
     found = int((schema.metadata or {}).get(_MARK, b"1"))
     if found > FORMAT:
@@ -64,5 +70,10 @@ def _rows(file: pq.ParquetFile, path: Path, columns: Sequence[str]) -> list[dict
             f"{path} has format {found}, but this version reads up to {FORMAT}: update opentalos"
         )
     stored = [name for name in columns if name in schema.names]
+    if with_value and with_value not in stored:
+        return []
+    table = file.read(stored)
+    if with_value:
+        table = table.filter(table.column(with_value).is_valid())
     nothing = dict.fromkeys(columns)
-    return [{**nothing, **row} for row in file.read(stored).to_pylist()]
+    return [{**nothing, **row} for row in table.to_pylist()]

@@ -6,6 +6,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from opentalos.pipelines.billing.credits.credit import Credit, with_credits
@@ -27,13 +28,18 @@ CREDIT = Credit(
     kind=Resource.CREDIT, id="C1", tenant="t", day=date(2026, 3, 20), amount=Decimal(30),
     currency="EUR", reason="outage",
 )  # fmt: skip
-NO_TOPICS = {"tenant": [], "name": [], "topic": [], "partitions": [], "records": [], "bytes": []}
+NO_TOPICS: dict[str, list[object]] = {
+    "tenant": [],
+    "name": [],
+    "topic": [],
+    "partitions": [],
+    "records": [],
+    "bytes": [],
+}
 
 
 def bill(home: Path, month: Month, charges: str, *, close: bool = False) -> Decimal:
     """Bill a month with these charges; returns its total."""
-    import pyarrow as pa
-
     charge = {
         "tenant": "t", "resource": Resource.RECORDS, "tier": 0, "from_count": 0, "quantity": 1,
         "unit": 1, "unit_name": "", "price": Decimal(charges), "amount": Decimal(charges),

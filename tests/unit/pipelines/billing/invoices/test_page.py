@@ -130,6 +130,12 @@ def test_a_part_of_the_month_is_named_with_its_plan(invoice: Invoice) -> None:
     ) in shown
 
 
+def test_a_tenant_that_came_within_the_month_has_the_days_on_the_page(invoice: Invoice) -> None:
+    parts = (Assigned("CLshop", PLAN, days=Days(9, 31, 31)),)
+    shown = words(render(replace(invoice, parts=parts)))
+    assert "Price plan 2026-03-10 to 2026-03-31: standard, version of 2026-01" in shown
+
+
 def test_a_line_of_the_whole_month_needs_no_days(invoice: Invoice) -> None:
     whole = line(Resource.RECORDS, 0, 7, "1", plan="standard", begin=date(2026, 3, 1),
                  end=date(2026, 4, 1))  # fmt: skip
