@@ -4,7 +4,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opentalos.pipelines.billing.credits.credit import Credit, carried, taken, with_credits
@@ -12,6 +12,11 @@ from opentalos.pipelines.billing.plans.price_plan import PricePlan, Resource, Ro
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.lake.month import Month
 
+# Independent of the machine's speed: few examples, without a deadline, the same in each run.
+QUICK = settings(
+    max_examples=30, deadline=None, derandomize=True, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
 MARCH = Month(2026, 3)
 PLAN = PricePlan(
     name="p", valid_from=Month(2026, 1), currency="EUR", decimals=2, rounding=Rounding.HALF_UP,
@@ -40,6 +45,7 @@ entries = st.lists(
                      for n, (kind, amount) in enumerate(drawn)])  # fmt: skip
 
 
+@QUICK
 @given(st.lists(money, min_size=1, max_size=8), entries)
 def test_over_the_months_each_is_taken_once_and_none_more_than_it_is(
     charges: list[Decimal], credits: list[Credit]
@@ -61,6 +67,7 @@ def test_over_the_months_each_is_taken_once_and_none_more_than_it_is(
     assert given_back == min(whole, sum(charges, Decimal(0)))
 
 
+@QUICK
 @given(money, entries)
 def test_what_was_taken_is_not_taken_again(due: Decimal, credits: list[Credit]) -> None:
     all_used = {entry.id: entry.amount for entry in credits}

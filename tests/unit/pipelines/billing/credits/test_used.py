@@ -38,6 +38,12 @@ NO_TOPICS: dict[str, list[object]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing out all of a busy machine's files takes longer than a test may."""
+    monkeypatch.setattr("os.sync", lambda: None)
+
+
 def bill(home: Path, month: Month, charges: str, *, close: bool = False) -> Decimal:
     """Bill a month with these charges; returns its total."""
     charge = {

@@ -22,6 +22,12 @@ GOLDEN = ROOT / "tests" / "golden" / "invoices_v1"
 MARCH = Month(2026, 3)
 
 
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing out all of a busy machine's files takes longer than a test may."""
+    monkeypatch.setattr("os.sync", lambda: None)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> InvoiceFolder:
     shutil.copytree(GOLDEN, tmp_path / "invoices", symlinks=True)

@@ -3,15 +3,21 @@
 from datetime import date
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opentalos.pipelines.billing.plans.days import WHOLE, Days, day_number, days_of, parse_day
 from opentalos.pipelines.lake.month import Month
 
+# Independent of the machine's speed: few examples, without a deadline, the same in each run.
+QUICK = settings(
+    max_examples=30, deadline=None, derandomize=True, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
 FEBRUARY = Month(2028, 2)
 
 
+@QUICK
 @given(st.sets(st.integers(-40, 400)), st.integers(0, 10**30))
 def test_shares_of_any_split_add_up(starts: set[int], count: int) -> None:
     split = days_of(FEBRUARY, starts)
