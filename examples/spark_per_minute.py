@@ -14,6 +14,7 @@ from collections import Counter
 
 from pyspark.sql import functions as F
 
+from opentalos.pipelines.archive.batch_check import BatchCheck
 from opentalos.pipelines.archive.pipeline import ArchiveWriter
 from opentalos.pipelines.runtime.causes import cause_of
 from opentalos.pipelines.session import open_session
@@ -88,9 +89,8 @@ def main():
     trigger = {"availableNow": True} if now else {"processingTime": "10 seconds"}
     spark = open_session("per minute")
     checkpoints = f"{folder}/checkpoints"
-    archive = ArchiveWriter(
-        f"{folder}/all", "zstd", checkpoint=f"{checkpoints}/archive", may_lack=False
-    )
+    check = BatchCheck(f"{checkpoints}/archive", may_lack=False)
+    archive = ArchiveWriter(f"{folder}/all", "zstd", check)
     starts = {}
     for name, rows, sink in (
         ("per-minute", per_minute(read(spark, source, "spark-per-minute")), write_to(target)),

@@ -247,7 +247,7 @@ TENANT_LINES = (
 )  # fmt: skip
 
 ENCRYPTION_LINES = (
-    rest("GET encryption", model.administrator),
+    rest("GET encryption", LOOK),
     rest(
         "POST encryption/rotation", model.administrator, {}, fails="encryption is not enabled",
     ),
