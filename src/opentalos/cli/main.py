@@ -52,7 +52,11 @@ _COMMANDS = {
         "Show encryption at rest and rotate its keys.",
     ),
     "bill": ("opentalos.cli.commands.bill.bill", "bill", "Show metered usage and invoices."),
-    "lake": ("opentalos.cli.commands.lake.lake", "lake", "Show and maintain tables of the lake."),
+    "lake": (
+        "opentalos.cli.commands.pipeline.lake",
+        "lake",
+        "Show and maintain tables of the lake.",
+    ),
     "profile": ("opentalos.cli.commands.profiles", "profile", "Manage connection profiles."),
     "cluster": (
         "opentalos.cli.commands.cluster.servers",

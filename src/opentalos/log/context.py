@@ -136,10 +136,6 @@ class LogContext:
         if len(self.open_partitions) > self.open_max and self.make_room:
             self.make_room()
 
-    def use_keys(self, keys: KeyRing) -> None:
-        """Encrypt and decrypt blocks with these keys, from the start on."""
-        self.keys = keys
-
     def schedule_deletion_check(self, key: PartitionKey, path: str) -> None:
         """Let the upkeep check whether an own file has to be deleted with its topic."""
         if len(self.deletion_checks) < PENDING_DELETIONS_MAX:
@@ -149,3 +145,8 @@ class LogContext:
         """Delete a file that no manifest names any more, at the loop time ``due_s`` or later."""
         if len(self.pending_deletions) < PENDING_DELETIONS_MAX:
             self.pending_deletions[path] = min(due_s, self.pending_deletions.get(path, due_s))
+
+
+def give_keys(context: LogContext, keys: KeyRing) -> None:
+    """Encrypt and decrypt blocks with these keys, from the start on."""
+    context.keys = keys

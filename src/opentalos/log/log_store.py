@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from opentalos.log.context import LogContext
+from opentalos.log.context import LogContext, give_keys
 from opentalos.log.counters import LogCounters, LogFigures, Traffic
 from opentalos.log.journal.journaled_file import JournaledFile, Sizes
 from opentalos.log.journal.series import JournalSettings
@@ -385,7 +385,7 @@ class LogStore:
 
 def use_keys(store: LogStore, keys: KeyRing) -> None:
     """Encrypt and decrypt blocks with these keys; before ``start``."""
-    store._context.use_keys(keys)
+    give_keys(store._context, keys)
 
 
 def metered_logs(store: LogStore) -> Iterator[PartitionLog]:

@@ -90,6 +90,7 @@ def test_a_paused_process_stands_still_and_catches_up_when_resumed() -> None:
     assert seen == [1, 2, 12.5, 13.5]
 
 
+@pytest.mark.timeout(120)  # it collects the garbage of the whole run
 def test_a_crashed_process_never_runs_again_nor_its_finally_blocks() -> None:
     seen: list[str] = []
     loop = SimulationLoop()

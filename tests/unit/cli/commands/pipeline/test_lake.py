@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from opentalos.cli.commands.lake.lake import lake as group
+from opentalos.cli.commands.pipeline.lake import lake as group
 from opentalos.cli.main import talos
 from opentalos.model.errors import ConfigError, NotFound
 from opentalos.pipelines.lake.lake_table import UNUSED_HOURS, LakeTable
