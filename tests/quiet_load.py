@@ -50,7 +50,8 @@ class QuietLoad:
         self.answered = [0] * writers
         self.acks: list[tuple[float, int]] = []  # monotonic time, partition
         self._name: Any = None
-        self._stopping = Event()
+        self._stopping, self._held = Event(), Event()
+        self._pause_s = PAUSE_S
         self._due: list[deque[int]] = [deque() for _ in range(writers)]
         self._threads = [
             Thread(target=self._write, args=(number,), name=f"quiet-{number}", daemon=True)
@@ -71,20 +72,24 @@ class QuietLoad:
         """The resource name of its topic."""
         return str(self._name.topicTalosResourceName)
 
-    def touch_all(self, timeout_s: float = PROGRESS_TIMEOUT_S, *, but: int = 0) -> float:
-        """Every partition acknowledged something anew, or all but so many; returns the seconds
-        that took."""
+    def touch_all(self, timeout_s: float = PROGRESS_TIMEOUT_S) -> float:
+        """Every partition acknowledged something anew; returns the seconds that took."""
         for number, due in enumerate(self._due):
             due.extend(range(number, self.partitions, len(self._due)))
-
-        def touched() -> bool:
-            return sum(map(len, self._due)) <= but
-
         try:
-            return wait_until(touched, "every quiet partition is answered", timeout_s)
+            return wait_until(self._touched, "every quiet partition is answered", timeout_s)
         except AssertionError as error:
             waiting = sorted(partition for due in self._due for partition in due)
             raise AssertionError(f"{error}: {waiting} are left") from None
+
+    def hold(self) -> None:
+        """Begin no further put until ``go_on``."""
+        self._held.set()
+
+    def go_on(self, pause_s: float = PAUSE_S) -> None:
+        """Put again, with so many seconds between two puts of a writer."""
+        self._pause_s = pause_s
+        self._held.clear()
 
     def wait_progress(self) -> None:
         """Every writer was answered anew."""
@@ -115,6 +120,10 @@ class QuietLoad:
                     if not bounds:
                         return  # the failure stands for all
 
+    def _touched(self) -> bool:
+        """The writers take the partitions that are due in turn, then draw."""
+        return not any(self._due)
+
     def _write(self, number: int) -> None:
         draw = Random(number)
         server = number % len(self.servers)
@@ -124,6 +133,9 @@ class QuietLoad:
         with (self.folder / f"quiet-{number}.jsonl").open("w") as sink:
             recorder = Recorder(time.monotonic, sink)
             while not self._stopping.is_set():
+                if self._held.is_set():
+                    self._stopping.wait(PAUSE_AFTER_FAILURE_S)
+                    continue
                 wanted = bool(due)
                 partition = due[0] if wanted else draw.randrange(self.partitions)
                 name = f"quiet-{number}-{count}"
@@ -135,7 +147,7 @@ class QuietLoad:
                     self.acks.append((time.monotonic(), partition))
                     if wanted:
                         due.popleft()
-                    self._stopping.wait(PAUSE_S)
+                    self._stopping.wait(self._pause_s)
                     continue
                 due.rotate(-1)  # one that cannot be written now does not hold up the others
                 server = (server + 1) % len(self.servers)
