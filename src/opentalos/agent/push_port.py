@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs
 
+from opentalos.adapters.private_files import read_credential
 from opentalos.agent.pushed_points import PushedPoints, TooManySeries
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.model.address import is_loopback
@@ -12,7 +13,6 @@ from opentalos.model.errors import ConfigError, TalosError
 from opentalos.wire.metrics.falcon import decode_push
 
 KEY_CHARS_MIN: Final = 20
-_OTHERS: Final = 0o077
 _BROWSER_HEADERS: Final = (b"origin", b"sec-fetch-site", b"sec-fetch-mode")
 _BEARER: Final = b"bearer "
 
@@ -29,13 +29,7 @@ def read_push_key(path: Path | None, host: str) -> bytes:
                 "could push; pass --push-key-file, or listen on 127.0.0.1"
             )
         return b""
-    try:
-        shared = path.stat().st_mode & _OTHERS
-        key = path.read_bytes().strip()
-    except OSError as error:
-        raise ConfigError(f"cannot read key file {path}: {error.strerror}") from error
-    if shared:
-        raise ConfigError(f"other users can read key file {path}; run chmod 600 on it")
+    key = read_credential(path).encode()
     if len(key) < KEY_CHARS_MIN:
         raise ConfigError(
             f"the key in {path} has {len(key)} characters and may be guessed; use at least "

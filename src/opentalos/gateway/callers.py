@@ -16,7 +16,7 @@ _IN_THE_CLEAR = (b"basic ", b"bearer ")
 _SCHEME_BYTES = 7  # of the longer one
 
 
-class Callers:
+class ClaimedCallers:
     """Looks up keys without checking signatures. Args: proofs: of a cluster's servers, or None."""
 
     def __init__(self, authenticator: Authenticator, proofs: ProofReader | None = None) -> None:

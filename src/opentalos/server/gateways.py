@@ -9,7 +9,7 @@ from opentalos.adapters.thread_start import thread_start_failures
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.admin.token_principals import TokenPrincipals
 from opentalos.broker.broker import Broker
-from opentalos.gateway.callers import Callers as ClaimedCallers
+from opentalos.gateway.callers import ClaimedCallers
 from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.exchange import Handler
 from opentalos.gateway.http.server import HttpServer

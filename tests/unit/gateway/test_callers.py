@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from opentalos.gateway.callers import PEERS, Callers, claimed_key
+from opentalos.gateway.callers import PEERS, ClaimedCallers, claimed_key
 from opentalos.gateway.http.fairness.body_budget import Claim
 from opentalos.wire.peer_proof import CALL, TRANSFER
 
@@ -44,7 +44,7 @@ class Proofs:
 
 def test_a_caller_is_known_by_its_key_and_address() -> None:
     stand_in: Any = Keys()
-    identify = Callers(stand_in).identify
+    identify = ClaimedCallers(stand_in).identify
     known, unknown = {b"authorization": b"Basic " + PAIR}, {b"authorization": b"Galaxy-V3 KX:x"}
     assert identify(known, "10.0.0.1") == Claim("alice", True)
     assert identify(known, "10.0.0.2") == Claim("alice", False)
@@ -56,8 +56,8 @@ def test_a_caller_is_known_by_its_key_and_address() -> None:
 def test_a_server_of_the_cluster_is_known_by_its_address_only(header: bytes) -> None:
     keys: Any = Keys()
     proofs: Any = Proofs()
-    identify = Callers(keys, proofs).identify
+    identify = ClaimedCallers(keys, proofs).identify
     headers = {header: b"whatever", b"authorization": b"Basic " + PAIR}
     assert identify(headers, "10.0.0.9") == Claim(PEERS, True)
     assert identify(headers, "10.0.0.1") == Claim()
-    assert Callers(keys).identify(headers, "10.0.0.1") == Claim("alice", True), "no cluster"
+    assert ClaimedCallers(keys).identify(headers, "10.0.0.1") == Claim("alice", True), "no cluster"

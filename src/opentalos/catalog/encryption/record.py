@@ -1,11 +1,10 @@
 """Records of data keys in the MetaStore: each is wrapped by a server key, never plain."""
 
 import base64
-import json
 from typing import Any, Final, NamedTuple
 
+from opentalos.catalog.records.record_format import decode_record, encode_record
 from opentalos.catalog.records.record_index import record_path
-from opentalos.model.errors import CorruptLog, NewerFormat
 from opentalos.ports.key_ring import KEY_ID_BYTES
 
 ROOT: Final = "encryption"
@@ -46,51 +45,38 @@ def encode_tenant(record: TenantRecord) -> bytes:
         }
         for key in record.keys
     ]
-    return _encode({"tenant": record.tenant, "keys": keys})
+    return encode_record(FORMAT_VERSION, tenant=record.tenant, keys=keys)
 
 
 def decode_tenant(value: bytes) -> TenantRecord:
     """Read a record. Raises: NewerFormat, CorruptLog."""
-    try:
-        record = _decode(value)
-        keys = tuple(
-            WrappedKey(
-                bytes.fromhex(key["id"]),
-                int(key["created_ms"]),
-                str(key["by"]),
-                base64.b64decode(key["wrapped"], validate=True),
-            )
-            for key in record["keys"]
-        )
-        if not keys or any(len(key.id) != KEY_ID_BYTES for key in keys):
-            raise CorruptLog("invalid record of data keys: no key, or a key id of a wrong length")
-        return TenantRecord(str(record["tenant"]), keys)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptLog(f"invalid record of data keys: {error}") from error
+    return decode_record(value, FORMAT_VERSION, "data keys", _tenant)
 
 
 def encode_server_key(name: str) -> bytes:
     """The record that names the server key which wraps all others."""
-    return _encode({"by": name})
+    return encode_record(FORMAT_VERSION, by=name)
 
 
 def decode_server_key(value: bytes) -> str:
     """Name of the server key. Raises: NewerFormat, CorruptLog."""
-    try:
-        return str(_decode(value)["by"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptLog(f"record {SERVER_KEY} is invalid: {error}") from error
+    return decode_record(value, FORMAT_VERSION, "the server key's name", _name)
 
 
-def _encode(fields: dict[str, object]) -> bytes:
-    return json.dumps({"version": FORMAT_VERSION, **fields}, separators=(",", ":")).encode()
-
-
-def _decode(value: bytes) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads(value)
-    if record["version"] != FORMAT_VERSION:
-        raise NewerFormat(
-            f"record of encryption keys has format {record['version']}; this version supports "
-            f"formats up to {FORMAT_VERSION}"
+def _tenant(record: Any) -> TenantRecord:
+    keys = tuple(
+        WrappedKey(
+            bytes.fromhex(key["id"]),
+            int(key["created_ms"]),
+            str(key["by"]),
+            base64.b64decode(key["wrapped"], validate=True),
         )
-    return record
+        for key in record["keys"]
+    )
+    if not keys or any(len(key.id) != KEY_ID_BYTES for key in keys):
+        raise ValueError("no key, or a key id of a wrong length")
+    return TenantRecord(str(record["tenant"]), keys)
+
+
+def _name(record: Any) -> str:
+    return str(record["by"])

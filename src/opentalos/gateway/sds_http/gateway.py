@@ -23,14 +23,13 @@ from opentalos.gateway.thrift_http.replies import (
     ReadCall,
     encoded,
     read_call,
-    reply_no_call,
     reply_no_caller,
 )
 from opentalos.model.errors import BadRequest, TalosError
 from opentalos.wire._generated.sds import SERVICES
 from opentalos.wire.metrics.latency import Latency
 from opentalos.wire.sds.hot import decode_hot, put_reply
-from opentalos.wire.thrift.error import ApplicationErrorKind, ThriftError
+from opentalos.wire.thrift.error import ApplicationErrorKind
 from opentalos.wire.thrift.message import (
     Call,
     ThriftProtocol,
@@ -168,17 +167,11 @@ class SdsGateway:
         self, exchange: Exchange, sender: Sender, service: ServiceSpec, read: ReadCall
     ) -> None:
         form, work, caller = read.form, self._services.work, sender.caller
-        call = read.call
-        if call is None:
-            try:
-                call = await read.complete(work, caller)
-            except ThriftError as error:
-                self._tasks.failures += 1
-                reply_no_call(exchange, form, error, in_status=True)
-                return
-            # Too late: nothing was done, so the signature is not used up either.
-            if exchange.answered or not self._may_run(exchange, sender, call):
-                return
+        judged = read.call is not None  # before this task began
+        call = await self._tasks.whole_call(exchange, read, work, caller, in_status=True)
+        # Without a call nothing was done, so the signature is not used up either.
+        if call is None or not (judged or self._may_run(exchange, sender, call)):
+            return
         handler = self._handlers[service.name][form.method.name]
         result = await handler(self._services, caller, call.arguments)
         body = await encoded(form, result, work, caller)

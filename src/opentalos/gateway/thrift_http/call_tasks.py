@@ -8,12 +8,15 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from opentalos.broker.long_work import LongWork
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.slots import Slots
-from opentalos.gateway.thrift_http.replies import CallForm
+from opentalos.gateway.thrift_http.replies import CallForm, ReadCall, reply_no_call
 from opentalos.model.errors import ExcessivePending, OutcomeUnknown, TalosError
 from opentalos.model.identity import Principal
+from opentalos.wire.thrift.error import ThriftError
+from opentalos.wire.thrift.message import Call
 
 TASKS_MAX = 10_000  # concurrent calls of one gateway, long polls included
 TASKS_KEPT = 100  # of them, for administrators
@@ -74,6 +77,27 @@ class CallTasks:
                 self.refuse(exchange, form, error)
             except Exception as error:
                 self.broken(exchange, form, error)
+
+    async def whole_call(
+        self,
+        exchange: Exchange,
+        read: ReadCall,
+        work: LongWork,
+        caller: Principal,
+        *,
+        in_status: bool = False,
+    ) -> Call | None:
+        """The call with its arguments; None: it is answered, since they are none or come too late,
+        and nothing was done. ``in_status``: as ``reply_no_call`` has it."""
+        if read.call is not None:
+            return read.call
+        try:
+            call = await read.complete(work, caller)
+        except ThriftError as error:
+            self.failures += 1
+            reply_no_call(exchange, read.form, error, in_status=in_status)
+            return None
+        return None if exchange.answered else call
 
     def end_when_late(
         self, exchange: Exchange, form: CallForm, task: asyncio.Task[None] | None

@@ -24,7 +24,6 @@ from opentalos.gateway.thrift_http.replies import (
     form_of_call,
     read_call,
     reply_error,
-    reply_no_call,
     reply_no_caller,
 )
 from opentalos.model.errors import BadRequest, ExcessivePending, TalosError
@@ -33,7 +32,7 @@ from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.metrics.latency import Latency
 from opentalos.wire.signing import md5_of
 from opentalos.wire.thrift import hot
-from opentalos.wire.thrift.error import ApplicationErrorKind, ThriftError
+from opentalos.wire.thrift.error import ApplicationErrorKind
 from opentalos.wire.thrift.message import ThriftProtocol, encode_exception
 from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
 
@@ -280,16 +279,9 @@ class ThriftGateway:
         self, exchange: Exchange, caller: Principal, read: ReadCall, handler: Handler
     ) -> None:
         form, work = read.form, self._broker.work
-        call = read.call
+        call = await self._tasks.whole_call(exchange, read, work, caller)
         if call is None:
-            try:
-                call = await read.complete(work, caller)
-            except ThriftError as error:
-                self._tasks.failures += 1
-                reply_no_call(exchange, form, error)
-                return
-            if exchange.answered:
-                return  # too late, and nothing was done
+            return
         hint = _query_value(exchange.query, b"type")
         context = CallContext(
             peer=exchange.peer, transferred=bool(exchange.forwarder), rpc_hint=hint

@@ -17,14 +17,14 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from opentalos.model.errors import ConfigError
 from opentalos.pipelines.archive.batch_check import BatchCheck
 from opentalos.pipelines.archive.batch_rows import WrittenRows
 from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS, spark_schema
 from opentalos.pipelines.lake.delta_table import DeltaFileWriter, DeltaLakeTable
 from opentalos.pipelines.lake.layout import Batch, DataFile, Layout
 from opentalos.pipelines.lake.opening import delta_url
-from opentalos.pipelines.lake.written_rows import RowsMissing, is_one_machine
+from opentalos.pipelines.lake.sink import stream_of
+from opentalos.pipelines.lake.written_rows import RowsMissing, check_shared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +36,6 @@ LAYOUT: Final = Layout(
     "append_time",
     partition_by=("topic", "date"),
 )
-_QUERY_ID: Final = "sql.streaming.queryId"  # of the checkpoint, the same after a restart
 _RESULT: Final = pa.schema([("result", pa.string())])
 _NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -58,11 +57,8 @@ class DeltaArchive:
     ) -> None:
         self._url, self._check, self._options = delta_url(url), check, dict(options)
         self._table: DeltaLakeTable | None = None
-        if DeltaFileWriter(LAYOUT, self._url).local and not is_one_machine(master):
-            raise ConfigError(
-                f"archive.path {url} is a folder of one machine, and the executors of {master} "
-                "write to their own disks; give a URL such as delta+hdfs://HOST:PORT/PATH"
-            )
+        local = DeltaFileWriter(LAYOUT, self._url).local
+        check_shared(f"archive.path {url}", master, local=local)
 
     def __call__(self, messages: "DataFrame", batch_id: int) -> None:
         """Write one batch; it is complete when it is committed.
@@ -71,7 +67,7 @@ class DeltaArchive:
         RowsMissing: the files do not have the messages of the batch, which is not committed then.
         """
         spark = messages.sparkSession
-        stream = str(spark.sparkContext.getLocalProperty(_QUERY_ID))
+        stream = str(stream_of(spark))
         if self._table is None:
             # The first stream owns the table: another one would add the same messages again.
             self._table = DeltaLakeTable(self._url, LAYOUT, self._options, owner=stream)
@@ -150,10 +146,6 @@ def _write(
     results = [
         json.loads(row.result) for row in messages.mapInArrow(task, "result string").collect()
     ]
-    files = [
-        DataFile(**{**file, "partition": tuple(file["partition"])})
-        for result in results
-        for file in result["files"]
-    ]
+    files = [DataFile.of(file) for result in results for file in result["files"]]
     counts = RowCounts(WrittenRows(*found) for result in results for found in result["rows"])
     return files, counts.all()

@@ -23,7 +23,8 @@ from opentalos.pipelines.archive.batch_rows import WrittenRows
 from opentalos.pipelines.archive.delta_archive import DeltaArchive
 from opentalos.pipelines.archive.hadoop_files import HadoopFiles
 from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS
-from opentalos.pipelines.lake.written_rows import is_one_machine
+from opentalos.pipelines.lake.sink import stream_of
+from opentalos.pipelines.lake.written_rows import check_shared
 from opentalos.pipelines.pipeline import PipelineSettings
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ _GONE: Final = {_ON_EXPIRED: ("fail", "skip"), _ON_DELETED: ("fail", "drop")}
 _LISTS_KEPT: Final = 100  # batches; Spark repeats only the last one
 _DATE: Final = "date"  # of the append time, UTC
 _OWNER: Final = "stream.json"
-_QUERY_ID: Final = "sql.streaming.queryId"  # of the checkpoint, the same after a restart
 
 
 class Archive:
@@ -116,23 +116,14 @@ def _writer(
 ) -> "ArchiveWriter | DeltaArchive":
     """The archive at a path or URL. Raises: ConfigError: it cannot be written from this Spark."""
     if not path.startswith("delta+"):
-        _check_path(spark, path)
+        local = HadoopFiles(spark, path).is_local
+        check_shared(f"archive.path {path}", str(spark.sparkContext.master), local=local)
         return ArchiveWriter(path, codec, check)
     if codec != _CODECS[0]:
         raise ConfigError(
             f"archive.compression is {codec!r}: a table of Delta has {_CODECS[0]}; omit the option"
         )
     return DeltaArchive(path, check, master=str(spark.sparkContext.master))
-
-
-def _check_path(spark: "SparkSession", path: str) -> None:
-    """Raises: ConfigError: executors would write to disks of their own."""
-    master = str(spark.sparkContext.master)
-    if not is_one_machine(master) and HadoopFiles(spark, path).is_local:
-        raise ConfigError(
-            f"archive.path {path} is a folder of one machine, and the executors of {master} write "
-            "to their own disks; give a path that all share, such as delta+hdfs://HOST:PORT/PATH"
-        )
 
 
 class ArchiveWriter:
@@ -151,7 +142,7 @@ class ArchiveWriter:
         not have the messages of the batch, which is not complete then.
         """
         spark = messages.sparkSession
-        stream = str(spark.sparkContext.getLocalProperty(_QUERY_ID))
+        stream = str(stream_of(spark))
         files = HadoopFiles(spark, self._path)
         # Beside the archive, so that its readers do not see it.
         beside = f"{self._path}.batches"

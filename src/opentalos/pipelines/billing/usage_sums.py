@@ -14,19 +14,19 @@ from pyspark.sql.types import DecimalType
 from opentalos.pipelines.billing.plans.days import Days
 from opentalos.pipelines.billing.plans.price_plan import COUNT_DIGITS
 from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.whole_days import DAY_MS
 
 COUNT: Final = DecimalType(COUNT_DIGITS, 0)
 _ENDS: Final = ("first_offset", "next_offset")  # of a minute
 _HALVES: Final = (0, 32)  # of a hash, by their lowest bit
 _HALF_MASK: Final = (1 << 32) - 1
-_DAY_MS: Final = 86_400_000
 
 
 def with_day(usage: DataFrame, month: Month, spans: Sequence[Days]) -> DataFrame:
     """With ``day``: the first day of the span, of ``TenantPlans.spans``, that a minute is in."""
     day: Column = F.lit(0)
     for span in spans[1:]:
-        begins = F.unix_millis("minute") >= month.begin_ms + span.begin * _DAY_MS
+        begins = F.unix_millis("minute") >= month.begin_ms + span.begin * DAY_MS
         day = F.when(begins, span.begin).otherwise(day)
     return usage.withColumn("day", day)
 

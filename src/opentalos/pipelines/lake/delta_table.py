@@ -43,8 +43,8 @@ from opentalos.pipelines.lake.layout import (
     Span,
     TableSummary,
     time_column,
-    whole_hour,
 )
+from opentalos.pipelines.lake.tables import hour_of
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -224,7 +224,7 @@ class DeltaLakeTable:
         """See LakeTable."""
         from deltalake import QueryBuilder
 
-        condition = f"\"{self._layout.time}\" < '{_instant(whole_hour(before_ms) * 1000)}'"
+        condition = f"\"{self._layout.time}\" < '{_instant(hour_of(before_ms) * 1000)}'"
         if dry_run:
             with self._translated("count rows of", StoreUnavailable):
                 query = QueryBuilder().register("rows", self._open())

@@ -1,16 +1,15 @@
 """Values of the lake's tables: their columns, spans of time, batches and files."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from opentalos.model.errors import BadRequest, ConfigError
-from opentalos.pipelines.lake.tables import HOUR_MS
 
 TIME_TYPE: Final = pa.timestamp("us", "UTC")
 TARGET_BYTES: Final = 128 << 20  # of a file after compaction
@@ -152,6 +151,11 @@ class DataFile:
     last_us: int  # the largest
     partition: tuple[str, ...] = ()  # values of ``Layout.partition_by``
 
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "DataFile":
+        """From the fields of one, of JSON or a row, where tuples are lists."""
+        return cls(**{**fields, "partition": tuple(fields["partition"])})
+
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
@@ -163,11 +167,6 @@ class TableSummary:
     size_bytes: int
     first_us: int | None
     last_us: int | None
-
-
-def whole_hour(time_ms: int) -> int:
-    """The end of the last hour that ended at or before this time, Unix ms."""
-    return time_ms - time_ms % HOUR_MS
 
 
 def time_column(name: str, schema: pa.Schema, recorded: str | None) -> str:

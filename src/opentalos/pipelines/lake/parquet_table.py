@@ -36,9 +36,8 @@ from opentalos.pipelines.lake.layout import (
     Span,
     TableSummary,
     time_column,
-    whole_hour,
 )
-from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+from opentalos.pipelines.lake.tables import HOUR_MS, HourTable, hour_of
 
 HOUR_S: Final = 3600
 QUERIES_MAX: Final = 64  # whose last batch a file names; a table usually has one
@@ -116,7 +115,7 @@ class ParquetTable:
         removed = 0
         with self._writing():
             for hour in self._hours.hours():
-                if hour < whole_hour(before_ms):
+                if hour < hour_of(before_ms):
                     (path,) = self._hours.files([hour])
                     removed += pq.read_metadata(path).num_rows
                     if not dry_run:
@@ -177,7 +176,7 @@ class ParquetTable:
             yield hour, rows.filter(pc.equal(hours, hour))
 
     def _paths(self, span: Span) -> list[Path]:
-        first, end_ms = whole_hour(span.start_ms), span.end_ms
+        first, end_ms = hour_of(span.start_ms), span.end_ms
         return self._hours.files(hour for hour in self._hours.hours() if first <= hour < end_ms)
 
     @contextmanager

@@ -11,10 +11,11 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from opentalos.model.errors import BadRequest, ConfigError
+from opentalos.model.errors import BadRequest
 from opentalos.pipelines.lake.file_writer import FileWriter
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import ALL, Batch, DataFile, Layout, Span
+from opentalos.pipelines.lake.written_rows import check_shared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +33,12 @@ _WRITTEN: Final = pa.schema(
 )
 
 
+def stream_of(spark: "SparkSession") -> str | None:
+    """Id of the stream in whose ``foreachBatch`` this is called; a restart does not change it."""
+    found: str | None = spark.sparkContext.getLocalProperty(_QUERY_ID)
+    return found
+
+
 class LakeSink:
     """For ``foreachBatch``: appends each batch of the stream to the table once.
 
@@ -46,8 +53,8 @@ class LakeSink:
 
         Raises: ConfigError: workers of other machines cannot reach the table.
         """
-        context = rows.sparkSession.sparkContext
-        query = context.getLocalProperty(_QUERY_ID)
+        spark = rows.sparkSession
+        query = stream_of(spark)
         if query is None:
             raise BadRequest("a LakeSink takes the batches of a stream; use it with foreachBatch")
         batch = Batch(query, batch_id)
@@ -55,11 +62,8 @@ class LakeSink:
             self._table.merge(batch, rows.toArrow())
             return
         writer = self._table.writer()
-        if writer.local and not str(context.master).startswith("local"):
-            raise ConfigError(
-                f"table {writer.layout.name} is at {writer.root}, which workers of "
-                f"{context.master} do not share; use a URL such as delta+hdfs://HOST:PORT/PATH"
-            )
+        what = f"table {writer.layout.name} at {writer.root}"
+        check_shared(what, str(spark.sparkContext.master), local=writer.local)
         self._table.commit(batch, write_files(rows, writer))
 
 
@@ -71,8 +75,7 @@ def write_files(rows: "DataFrame", writer: FileWriter) -> list[DataFile]:
         yield pa.RecordBatch.from_pylist(found, _WRITTEN)
 
     written = rows.mapInArrow(task, from_arrow_schema(_WRITTEN)).collect()
-    found = (row.asDict() for row in written)
-    return [DataFile(**{**row, "partition": tuple(row["partition"])}) for row in found]
+    return [DataFile.of(row.asDict()) for row in written]
 
 
 def table_frame(

@@ -1,6 +1,7 @@
 """A side index that is missing is rebuilt once, not at each read that misses the cache."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from tests.unit.log.faults import FaultyFiles, FaultyMeta, Steps
 
 from opentalos.adapters.memory import MemoryStorage
 from opentalos.log.maintenance import rebuilt_indexes
+from opentalos.log.manifest.manifest import Manifest
 from opentalos.model.limits import LogLimits
 
 LIMITS = LogLimits(
@@ -103,73 +105,53 @@ async def test_the_index_of_a_damaged_segment_is_not_stored() -> None:
     await bed.store.close()
 
 
-async def test_the_index_of_a_dropped_segment_is_not_left_behind() -> None:
+async def stored_while(change: Callable[[Manifest], Manifest], which: int) -> tuple[Bed, str]:
+    """The path of the index of sealed segment ``which``, during whose storing the manifest
+    changed once.
+    """
     bed, steps = await reopened()
     await put(bed.log(), b"ours now")
     writer = bed.log().writer
-    segment = writer.versioned.manifest.sealed[0]
-    path = segment.path(bed.log().key).replace(".log", ".idx")
-
-    def drop_meanwhile(name: str, at: str, after: bool) -> None:
-        if (name, at, after) == ("create", path, True):
-            versioned = writer.versioned
-            dropped = versioned.manifest.dropped(1)
-            writer.manifest_replaced(versioned._replace(manifest=dropped))
-
-    steps.script = drop_meanwhile
-    await bed.store._context.views.get(bed.log().key, segment)
-    await stored(bed)
-    steps.script = None
-    assert bed.store._context.pending_deletions[path] == 0.0
-    await bed.store.close()
-
-
-async def test_the_index_with_the_state_stays_when_its_segment_is_dropped_meanwhile() -> None:
-    bed, steps = await reopened()
-    await put(bed.log(), b"ours now")
-    writer = bed.log().writer
-    segment = writer.versioned.manifest.sealed[-1]
+    segment = writer.versioned.manifest.sealed[which]
     path = segment.path(bed.log().key).replace(".log", ".idx")
     bed.storage.files.pop(path, None)
     forget_views(bed)
     seen = 0
 
-    def drop_all_meanwhile(name: str, at: str, after: bool) -> None:
+    def meanwhile(name: str, at: str, after: bool) -> None:
         nonlocal seen
         if (name, at, after) == ("create", path, True):
             seen += 1
-            manifest = writer.versioned.manifest
-            dropped = replace(manifest, segments=(), state_of=segment.name)
-            writer.manifest_replaced(writer.versioned._replace(manifest=dropped))
+            versioned = writer.versioned
+            writer.manifest_replaced(versioned._replace(manifest=change(versioned.manifest)))
 
-    steps.script = drop_all_meanwhile
+    steps.script = meanwhile
     await bed.store._context.views.get(bed.log().key, segment)
     await stored(bed)
     steps.script = None
     assert seen == 1
+    return bed, path
+
+
+async def test_the_index_of_a_dropped_segment_is_not_left_behind() -> None:
+    bed, path = await stored_while(lambda manifest: manifest.dropped(1), which=0)
+    assert bed.store._context.pending_deletions[path] == 0.0
+    await bed.store.close()
+
+
+async def test_the_index_with_the_state_stays_when_its_segment_is_dropped_meanwhile() -> None:
+    def all_dropped(manifest: Manifest) -> Manifest:
+        return replace(manifest, segments=(), state_of=manifest.sealed[-1].name)
+
+    bed, path = await stored_while(all_dropped, which=-1)
     assert path not in bed.store._context.pending_deletions
     await bed.store.close()
 
 
 async def test_the_index_stays_when_the_log_is_another_servers_meanwhile() -> None:
-    bed, steps = await reopened()
-    await put(bed.log(), b"ours now")
-    writer = bed.log().writer
-    segment = writer.versioned.manifest.sealed[0]
-    path = segment.path(bed.log().key).replace(".log", ".idx")
-    seen = 0
+    def theirs(manifest: Manifest) -> Manifest:
+        return manifest.next_epoch("other", "other").dropped(1)
 
-    def lose_meanwhile(name: str, at: str, after: bool) -> None:
-        nonlocal seen
-        if (name, at, after) == ("create", path, True):
-            seen += 1
-            theirs = writer.versioned.manifest.next_epoch("other", "other").dropped(1)
-            writer.manifest_replaced(writer.versioned._replace(manifest=theirs))
-
-    steps.script = lose_meanwhile
-    await bed.store._context.views.get(bed.log().key, segment)
-    await stored(bed)
-    steps.script = None
-    assert seen == 1
+    bed, path = await stored_while(theirs, which=0)
     assert path not in bed.store._context.pending_deletions
     await bed.store.close()

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from opentalos.model.errors import BadRequest, ConfigError
-from opentalos.pipelines.lake.layout import ALL, TIME_TYPE, Layout, Span, whole_hour
+from opentalos.pipelines.lake.layout import ALL, TIME_TYPE, Layout, Span
 
 TIME = pa.field("at", TIME_TYPE, nullable=False)
 NAME = pa.field("name", pa.string(), nullable=False)
@@ -73,7 +73,3 @@ def test_an_empty_span_is_refused() -> None:
         Span(5, 5)
     assert (Span(5, 6).start.value, Span(5, 6).end.value) == (5000, 6000)
     assert ALL.start_ms == 0
-
-
-def test_a_time_within_an_hour_is_rounded_down() -> None:
-    assert whole_hour(3_600_000) == whole_hour(7_199_999) == 3_600_000

@@ -159,7 +159,7 @@ def test_columns_take_the_types_and_order_of_the_schema(table: HourTable) -> Non
 def test_a_time_within_an_hour_is_refused(table: HourTable) -> None:
     with pytest.raises(ValueError, match="not the start of an hour"):
         table.replace(HOUR + 1, rows(1))
-    assert hour_of(HOUR + 1) == HOUR
+    assert hour_of(HOUR) == hour_of(HOUR + 1) == hour_of(HOUR + HOUR_MS - 1) == HOUR
 
 
 def test_a_table_that_is_not_there_is_empty_or_unknown(tmp_path: Path) -> None:

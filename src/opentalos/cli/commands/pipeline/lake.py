@@ -21,7 +21,6 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 _MISSING: Final = "talos lake needs pyarrow: pip install 'opentalos[spark,lake]'"
 _TARGET_MIB: Final = 128
 _UNUSED_HOURS: Final = 168
-_HOUR_MS: Final = 3_600_000
 _US_PER_MS: Final = 1000
 
 
@@ -135,9 +134,11 @@ def expire(
 
     Example: talos lake expire delta+hdfs://namenode:9820/lake/clicks --before 400d --dry-run
     """
-    before_ms = unix_ms(before) - unix_ms(before) % _HOUR_MS
     with Elapsed(f"counting rows of {table}"):
         opened, layout = _open(table, time_column)
+        from opentalos.pipelines.lake.tables import hour_of  # it is there if the table is open
+
+        before_ms = hour_of(unix_ms(before))
         found = opened.expire(before_ms, dry_run=True)
     what = f"of {layout.name} before {time_text(before_ms)}, by {layout.time}"
     if dry_run or not found:

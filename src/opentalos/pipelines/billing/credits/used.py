@@ -5,7 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from opentalos.pipelines.billing.credits.credit import Credit
-from opentalos.pipelines.billing.invoices.files import InvoiceFolder
+from opentalos.pipelines.billing.invoices.files import InvoiceFolder, invoices_folder
 from opentalos.pipelines.billing.invoices.tables import LINES, read_rows
 from opentalos.pipelines.lake.month import Month
 
@@ -47,7 +47,7 @@ def open_months(home: Path, begin: Month, end: Month) -> list[Month]:
 
 
 def _months(home: Path) -> Iterator[Month]:
-    folder = home / "invoices"
+    folder = invoices_folder(home)
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         try:
             yield Month.parse(path.name)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from opentalos.pipelines.billing.invoices.sizes import size_text
 from opentalos.pipelines.lake.month import Month
 
 _WIDTH: Final = 720  # of the drawing, which is scaled to the page
@@ -17,8 +18,6 @@ _BARS: Final = 84  # height of the largest bar
 _FLOOR: Final = _TOP + _BARS
 _GAP: Final = 4  # between two bars
 _EVERY: Final = 5  # days whose number is below their bar, and the first
-_KIB: Final = 1024
-_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,7 @@ def daily_chart(month: Month, days: Sequence[DayUse]) -> str:
         return ""
     parts = ["<h2>Usage by day</h2>"]
     parts += _chart(month, "Messages", [day.records for day in days], _messages)
-    parts += _chart(month, "Bytes", [day.bytes for day in days], _bytes)
+    parts += _chart(month, "Bytes", [day.bytes for day in days], size_text)
     return "\n".join(parts)
 
 
@@ -79,11 +78,3 @@ def _height(value: int, largest: int) -> float:
 
 def _messages(count: int) -> str:
     return f"{count:,}"
-
-
-def _bytes(count: int) -> str:
-    """A rounded size."""
-    power = min(max(count.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
-    if not power:
-        return f"{count} bytes"
-    return f"{count / _KIB**power:,.1f} {_UNITS[power]}"

@@ -54,12 +54,17 @@ class Ledger:
         return len(self.closings) + (0 if self.closed else 1)
 
 
+def invoices_folder(home: Path) -> Path:
+    """The folder of all months."""
+    return home / "invoices"
+
+
 class InvoiceFolder:
     """The invoices of one month; one writer at a time."""
 
     def __init__(self, home: Path, month: Month) -> None:
         self.month = month
-        self.folder = home / "invoices" / str(month)
+        self.folder = invoices_folder(home) / str(month)
         self._versions = self.folder / _VERSIONS
 
     @property

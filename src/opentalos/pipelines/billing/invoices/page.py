@@ -8,6 +8,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from opentalos.pipelines.billing.invoices.invoice import Invoice, InvoiceLine, TopicUse
+from opentalos.pipelines.billing.invoices.sizes import size_text
 from opentalos.pipelines.billing.plans.price_plan import Resource
 from opentalos.pipelines.billing.pricing import FREE_TIER
 
@@ -21,8 +22,6 @@ _NAMES: Final = {
 }
 _UNPRICED: Final = {Resource.MINIMUM, Resource.CREDIT, Resource.REFUND}
 _TIME: Final = "%Y-%m-%d %H:%M"
-_KIB: Final = 1024
-_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _STYLE: Final = """
 @page{size:A4;margin:18mm}
 body{font:14px/1.45 system-ui,sans-serif;color:#222;background:#fff;max-width:48rem;
@@ -121,7 +120,7 @@ def _lines(invoice: Invoice) -> Iterator[str]:
         name, _, _ = _NAMES[line.resource]
         quantity = "" if line.resource in _UNPRICED else f"{line.quantity:,}"
         if line.resource is Resource.BYTES:
-            quantity += f"<small>{_size(line.quantity)}</small>"
+            quantity += f"<small>{size_text(line.quantity)}</small>"
         yield (
             f"<tr><td>{name}{''.join(_notes(invoice, line))}</td>"
             f'<td class="n">{quantity}</td><td class="n">{_price(line)}</td>'
@@ -213,12 +212,3 @@ def _amount(invoice: Invoice, amount: Decimal) -> str:
 
 def _money(invoice: Invoice, amount: Decimal) -> str:
     return f"{_amount(invoice, amount)} {escape(invoice.plan.currency)}"
-
-
-def _size(count: int) -> str:
-    """A rounded size, shown next to the exact count."""
-    if count < _KIB:
-        return f"{count} B"
-    power = min((count.bit_length() - 1) // 10, len(_UNITS))
-    scaled = (Decimal(count) / _KIB**power).quantize(Decimal("0.1"))
-    return f"{scaled:,} {_UNITS[power - 1]}"

@@ -16,14 +16,13 @@ from opentalos.pipelines.datasource.source.next_batch import retained_from
 from opentalos.pipelines.datasource.source.topic_snapshot import deleted
 from opentalos.sdk import Client, ClientConfig, PositionExpired, TopicRef
 from opentalos.sdk.aio import Client as AsyncClient
+from opentalos.sdk.aio.consumer.range_read import FETCH_BYTES, FETCH_MESSAGES
 from opentalos.sdk.arrow import decode_batches, rows_before
 from opentalos.sdk.sync.loop_thread import LoopThread
 from opentalos.wire.message import MessageFormatError
 
 FETCHES_AHEAD_MAX: Final = 2  # replies that wait to be decoded
 # Source: docs/reference/configuration.md#message, get_messages_max and get_bytes_max.
-FETCH_MESSAGES: Final = 20_000
-FETCH_BYTES: Final = 10 << 20
 
 _LOG: Final = logging.getLogger("opentalos.datasource")
 _Item = list[StoredBlock] | Exception | None  # None: the offset range ends

@@ -6,17 +6,14 @@ repeated, by a later attempt or by an attempt that was assumed dead, has the sam
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from opentalos.model.message import ProducerStamp
-from opentalos.testing.simulation.clients.message_clients import (
-    RETRY_S,
-    LiveTopic,
-    Producer,
-    Reader,
-)
-from opentalos.testing.simulation.clients.workload import Admin, Auditor
+from opentalos.testing.simulation.clients.message_clients import RETRY_S, LiveTopic, Producer
+from opentalos.testing.simulation.clients.one_topic import one_topic_workload
 from opentalos.testing.simulation.world.world import World
 
+PRODUCERS: Final = 3
 FIRST_ID = 1_000  # apart from the ids of other producers
 BLOCKS = (1, 2, 7, 12)  # of a batch; some are more than the log remembers of a producer
 REPLAYED = 0.4  # of finished batches are sent again, as after a lost commit of the driver
@@ -81,24 +78,10 @@ class BatchProducer(Producer):
 
 
 async def batch_workload(world: World) -> None:
-    """Faults, then healing, probes, a crash, and the final reads."""
-    await world.start_server()
-    topics: list[LiveTopic] = []
-    admin = Admin(world, topics)
-    topics.append(await admin.create("synced", partitions=2, flushed=False))
-    clients = [BatchProducer(world, f"task{n}", topics, FIRST_ID + n) for n in range(3)]
-    running = [asyncio.create_task(each.run(), name=each.name) for each in clients]
-    running.append(asyncio.create_task(Reader(world, "reader", topics).run(), name="reader"))
-    await world.inject_faults()
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
-    await world.heal()
-    auditor = Auditor(world, topics)
-    await auditor.probe()
-    await world.crash()
-    await world.start_server()
-    await auditor.read_all()
-    await auditor.read_usage()
-    await world.stop_server()
-    await auditor.verify()
+    """See one_topic_workload."""
+    await one_topic_workload(
+        world,
+        lambda topics: [
+            BatchProducer(world, f"task{n}", topics, FIRST_ID + n) for n in range(PRODUCERS)
+        ],
+    )

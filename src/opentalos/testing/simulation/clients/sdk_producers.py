@@ -25,8 +25,8 @@ from opentalos.sdk.core.config import ClientConfig
 from opentalos.sdk.core.operation import Reply
 from opentalos.sdk.errors import ConnectFailed, NoReply
 from opentalos.testing.simulation.clients import payload
-from opentalos.testing.simulation.clients.message_clients import LiveTopic, Producer, Reader
-from opentalos.testing.simulation.clients.workload import Admin, Auditor
+from opentalos.testing.simulation.clients.message_clients import LiveTopic, Producer
+from opentalos.testing.simulation.clients.one_topic import one_topic_workload
 from opentalos.testing.simulation.world.server import ServerLost, UnansweredBug
 from opentalos.testing.simulation.world.world import World
 from opentalos.wire._generated import message, topic
@@ -167,22 +167,7 @@ class SdkProducer(Producer):
 
 
 async def sdk_workload(world: World) -> None:
-    """Faults, then healing, probes, a crash, and the final reads."""
-    await world.start_server()
-    topics: list[LiveTopic] = []
-    topics.append(await Admin(world, topics).create("synced", partitions=2, flushed=False))
-    clients = [SdkProducer(world, f"sdk{number}", topics) for number in range(PRODUCERS)]
-    running = [asyncio.create_task(each.run(), name=each.name) for each in clients]
-    running.append(asyncio.create_task(Reader(world, "reader", topics).run(), name="reader"))
-    await world.inject_faults()
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
-    await world.heal()
-    auditor = Auditor(world, topics)
-    await auditor.probe()
-    await world.crash()
-    await world.start_server()
-    await auditor.read_all()
-    await world.stop_server()
-    await auditor.verify()
+    """See one_topic_workload."""
+    await one_topic_workload(
+        world, lambda topics: [SdkProducer(world, f"sdk{n}", topics) for n in range(PRODUCERS)]
+    )

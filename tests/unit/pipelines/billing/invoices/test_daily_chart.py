@@ -66,7 +66,7 @@ def test_messages_without_payload_are_drawn() -> None:
     [messages, sizes] = charts(daily_chart(MARCH, month_of(d2=DayUse(records=3, bytes=0))))
     assert bars(messages)[1][0] == "2026-03-02: 3 messages"
     assert {height for _, height, _ in bars(sizes)} == {0.0}
-    assert sizes.findtext("title") == "Bytes stored by day in UTC, at most 0 bytes on one day"
+    assert sizes.findtext("title") == "Bytes stored by day in UTC, at most 0 B on one day"
 
 
 def test_the_bars_fit_the_drawing_in_every_month() -> None:
