@@ -31,7 +31,8 @@ test: setup  ## every test lane; this is CI; ACCELERATOR=off: without native thr
 	@$(PY) scripts/build_accelerator.py $(ACCELERATOR_ARGUMENT)
 	@$(PY) scripts/run_lanes.py quick check spark single backends faults
 
-demo: setup  ## a server and two clients of one group; DEMO_EXIT=1 ends after the tour
+demo:  ## a server and two clients of one group; DEMO_EXIT=1 ends after the tour
+	@$(PYTHON) scripts/make_venvs.py --demo
 	@$(PY) -m opentalos.cli.main demo $(if $(DEMO_EXIT),--exit)
 
 bench: setup  ## measure speed and memory; BENCH="--quick" or names of figures
@@ -100,6 +101,8 @@ docs-serve: setup  ## serve the site on this machine and follow changes
 lock:  ## resolve the dependencies anew into requirements/*.lock
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade \
 	  --generate-hashes --no-emit-index-url --no-header --quiet --output-file requirements/dev.lock
+	uv pip compile pyproject.toml --constraint requirements/dev.lock --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet --output-file requirements/runtime.lock
 	uv pip compile requirements/sdk.in --universal --python-version 3.11 --upgrade \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet --output-file requirements/sdk.lock
 	uv pip compile requirements/sds.in --universal --python-version 3.11 --no-deps \
