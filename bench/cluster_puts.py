@@ -11,7 +11,7 @@ from bench.cluster_servers import Cluster, Settings
 from bench.cpu_split import cpu_split
 from bench.load import LoadResult
 from bench.report import Figure, at_least, at_most
-from bench.takeover_figures import SMALL_BLOCKS, fill
+from bench.takeover_figures import fill, small_blocks
 
 MESSAGE_BYTES = 1024
 PARTITIONS = 8
@@ -78,8 +78,19 @@ def flushed_puts(plan: ClusterPlan) -> Iterator[Figure]:
 
 
 def flushed_over_many(plan: ClusterPlan) -> Iterator[Figure]:
-    """One server, flushed: the rate over many partitions against that over 8, in turn."""
-    settings: Settings = {**SMALL_BLOCKS, "topic": {"partitions_max": plan.partitions}}
+    """One server, flushed: the rate over many partitions against that over 8, in turn.
+
+    Without a journal, then with one.
+    """
+    for journal in (False, True):
+        yield _flushed_over_many(plan, journal=journal)
+
+
+def _flushed_over_many(plan: ClusterPlan, *, journal: bool) -> Figure:
+    settings: Settings = {
+        **small_blocks(journal=journal),
+        "topic": {"partitions_max": plan.partitions},
+    }
     rates: dict[int, list[float]] = {PARTITIONS: [], plan.partitions: []}
     with Cluster(plan.work, plan.backends, ["s1"], settings) as cluster:
         topics = {
@@ -94,8 +105,9 @@ def flushed_over_many(plan: ClusterPlan) -> Iterator[Figure]:
                 run = _closed(plan, cluster, topic, CONNECTIONS, plan.seconds)
                 rates[count].append(run.requests_per_s)
     pairs = zip(rates[plan.partitions], rates[PARTITIONS], strict=True)
-    yield at_least(
-        f"{plan.partitions:,} partitions, flushed: against the rate over {PARTITIONS}",
+    kind = "flushed, journal" if journal else "flushed"
+    return at_least(
+        f"{plan.partitions:,} partitions, {kind}: against the rate over {PARTITIONS}",
         "x",
         0.7,
         [many / few for many, few in pairs],

@@ -12,6 +12,7 @@ from bench.cluster_plan import ClusterPlan
 from bench.cluster_servers import Cluster, Settings, wait_until
 from bench.report import Figure, at_most
 from opentalos.wire._generated.message import MESSAGE_SERVICE
+from opentalos.wire.thrift.error import ApplicationError
 
 PARTITIONS_OF_TOPIC = 250
 MESSAGE_BYTES = 1024
@@ -26,6 +27,11 @@ SMALL_BLOCKS: Settings = {"log": {"segment_bytes_max": 8 << 20}, "hdfs": {"block
 NEVER_S = 3600.0  # the second server gets nothing as long as the first one lives
 
 
+def small_blocks(*, journal: bool) -> Settings:
+    """Settings of servers over one small HDFS, with a journal or without one."""
+    return {**SMALL_BLOCKS, "log": {**SMALL_BLOCKS["log"], "journal": "on" if journal else "off"}}
+
+
 def many_taken_over(plan: ClusterPlan) -> Iterator[Figure]:
     """Kill a server with all partitions; time until the other one answers a read of each.
 
@@ -37,9 +43,8 @@ def many_taken_over(plan: ClusterPlan) -> Iterator[Figure]:
 
 def _taken_over(plan: ClusterPlan, *, journal: bool) -> Iterator[Figure]:
     from_publication, from_kill = [], []
-    log = {**SMALL_BLOCKS["log"], "journal": "on" if journal else "off"}
     for _ in range(max(1, plan.repeats // ROUND_SHARE)):
-        settings: Settings = {**SMALL_BLOCKS, "log": log, "cluster": {"stable_after_s": NEVER_S}}
+        settings = {**small_blocks(journal=journal), "cluster": {"stable_after_s": NEVER_S}}
         cluster = Cluster(plan.work, plan.backends, ["s1", "s2"], settings)
         try:
             cluster.start("s1")
@@ -110,7 +115,8 @@ def fill(plan: ClusterPlan, cluster: Cluster, topic: BenchTopic) -> None:
             rate=topic.partitions,  # within a second, or as long as it takes: all of them
             seconds=1.0,
         )
-        with contextlib.suppress(RuntimeError):  # the last ones are being opened
+        # The last ones are being opened, or it was one too many to ask within a deadline.
+        with contextlib.suppress(RuntimeError, ApplicationError):
             return all(count > 0 for count in topic.stored_by_partition(client))
         return False
 
