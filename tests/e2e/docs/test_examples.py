@@ -27,7 +27,7 @@ EXAMPLE_S = 60.0
 # Run elsewhere: by the demo, by tests of the plugin, of the compatibility, of clusters, of Spark.
 ELSEWHERE = {
     *("tour.py", "official_reader.py", "pytest_example.py"),
-    *("cluster_traffic.py", "spark_per_minute.py"),
+    *("cluster_traffic.py", "spark_per_minute.py", "first_look.ipynb"),
 }
 
 pytestmark = pytest.mark.timeout(90)

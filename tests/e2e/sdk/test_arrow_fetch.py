@@ -2,6 +2,7 @@
 
 import os
 
+import polars as pl
 import pyarrow as pa
 
 from opentalos.sdk import ClientConfig, Compression, Message, aio
@@ -42,6 +43,34 @@ async def test_a_range_of_a_topic_is_one_table_and_a_pandas_frame(sdk_config: Cl
         assert values["v1"].to_pylist() == [
             {"partition": partition, "offset": 0, "n": 1} for partition in (0, 1)
         ]
+
+
+async def test_a_range_of_a_topic_is_a_polars_frame(sdk_config: ClientConfig) -> None:
+    async with aio.Client(sdk_config) as client:
+        await aio.TalosAdmin(client).topics.create("polars-ranges", partitions=2)
+        producer = aio.SimpleProducer(client, "polars-ranges")
+        for partition in (0, 1):
+            messages = [Message(b"%d" % n, partition_key=f"k{n % 2}") for n in range(10)]
+            await producer.put(messages, partition=partition)
+        consumer = aio.SimpleConsumer(client, "polars-ranges")
+        frame = await consumer.read_polars(
+            2, 8, partitions=[1], columns=["offset", "partition_key", "data", "append_time"]
+        )
+        assert isinstance(frame, pl.DataFrame)
+        assert frame.schema == {
+            "offset": pl.Int64,
+            "partition_key": pl.String,
+            "data": pl.Binary,
+            "append_time": pl.Datetime("us", "UTC"),
+        }
+        assert frame["offset"].to_list() == list(range(2, 8))
+        counted = frame.group_by("partition_key").agg(pl.len(), pl.col("data").last())
+        assert sorted(counted.rows()) == [("k0", 3, b"6"), ("k1", 3, b"7")]
+        everything = await consumer.read_polars()
+        assert everything.columns == SCHEMA.names
+        assert everything.height == 20
+        empty = await consumer.read_polars(10)
+        assert (empty.columns, empty.height) == (SCHEMA.names, 0)
 
 
 async def test_a_block_of_many_mebibytes_is_stored_and_read(sdk_config: ClientConfig) -> None:

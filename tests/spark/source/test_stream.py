@@ -7,7 +7,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.conftest import TalosServer
 from tests.spark.source.conftest import Reading, create, places, put, wait_for
 
-from opentalos.sdk import TalosAdmin
+from opentalos.sdk import Client, Message, SimpleProducer, TalosAdmin
 
 
 def test_available_now_reads_everything_in_batches_of_the_limit(
@@ -20,6 +20,35 @@ def test_available_now_reads_everything_in_batches_of_the_limit(
     assert [len(batch) for batch in batches] == [3_000, 3_000, 2_500]
     assert reading.seen.places == places("limited", (0, 2_500), (0, 2_500), (0, 2_500), (0, 1_000))
     assert {partition for _, partition, _ in batches[0]} == {0, 1, 2, 3}
+
+
+def test_a_limit_in_bytes_is_shared_by_large_and_small_messages(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    create(server, "sized", 3)
+    with Client(server.config) as client, SimpleProducer(client, "sized") as producer:
+        for partition, (size, count) in enumerate(((100, 3_000), (10_000, 60), (90_000, 2))):
+            messages = [Message(b"%0*d" % (size, n)) for n in range(count)]
+            for start in range(0, count, 500):
+                producer.put(messages[start : start + 500], partition=partition)
+    limits = {"topic": "sized", "maxBytesPerTrigger": 120_000}
+    reading = Reading(spark, server, tmp_path, limits)
+    first, *later = reading.run()
+    read = [[partition for _, partition, _ in batch] for batch in (first, *later)]
+    # 40,000 bytes for each partition. A large message is read although it is larger than that.
+    assert 250 <= read[0].count(0) <= 400
+    assert 3 <= read[0].count(1) <= 4
+    assert read[0].count(2) == 1
+    sizes = (100, 10_000, 90_000)
+    assert max(sum(sizes[partition] for partition in batch) for batch in read) <= 210_000
+    assert len(read) >= 8
+    assert reading.seen.places == places("sized", (0, 3_000), (0, 60), (0, 2))
+    # A batch that was not committed comes again as it was, with another limit too.
+    last = len(read) - 1
+    (tmp_path / "commits" / str(last)).unlink()
+    (tmp_path / "commits" / f".{last}.crc").unlink(missing_ok=True)
+    reading.options["maxBytesPerTrigger"] = 1_000
+    assert reading.run() == [later[-1]]
 
 
 def test_a_restart_resumes_without_gap_or_overlap(

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from opentalos.model.errors import BadRequest
+from opentalos.sdk.arrow.fingerprints import parts_by_fingerprint
 
 __all__ = ["decode_json"]
 
@@ -25,18 +25,8 @@ def decode_json(table: Any, schemas: Mapping[str | None, Any]) -> dict[str | Non
     Raises: BadRequest: a fingerprint has no schema; or a value is not a JSON object or does not fit
             its schema, which names the record.
     """
-    column = table["schema_fingerprint"]
-    found = sorted(pc.unique(column).to_pylist(), key=lambda name: (name is not None, name))
-    missing = [name for name in found if name not in schemas]
-    if missing:
-        shown = ", ".join("none" if name is None else name for name in missing)
-        raise BadRequest(f"there is no schema for the fingerprint {shown}; add it to schemas")
     return {
-        name: _decoded(
-            table.filter(pc.is_null(column) if name is None else pc.equal(column, name)),
-            schemas[name],
-        )
-        for name in found
+        name: _decoded(part, schemas[name]) for name, part in parts_by_fingerprint(table, schemas)
     }
 
 

@@ -22,5 +22,6 @@ class SimpleConsumer(ClientObject[aio.SimpleConsumer]):
     fetch = blocking(aio.SimpleConsumer.fetch)
     fetch_arrow = blocking(aio.SimpleConsumer.fetch_arrow)
     read_range = blocking(aio.SimpleConsumer.read_range)
+    read_polars = blocking(aio.SimpleConsumer.read_polars)
     offset_of = blocking(aio.SimpleConsumer.offset_of)
     offsets = blocking(aio.SimpleConsumer.offsets)

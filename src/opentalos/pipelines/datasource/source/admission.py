@@ -1,9 +1,11 @@
 """How many rows of a backlog one trigger reads, and whether it waits for more."""
 
+import zlib
 from collections.abc import Hashable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 _K = TypeVar("_K", bound=Hashable)
+_TURN_BYTES: Final = 16  # more than any sum of offsets needs
 
 
 def fair_shares(backlog: Mapping[_K, int], limit: int, turn: int = 0) -> dict[_K, int]:
@@ -30,6 +32,30 @@ def fair_shares(backlog: Mapping[_K, int], limit: int, turn: int = 0) -> dict[_K
             shares[partition] += 1
             left -= 1
     return shares
+
+
+def rows_within(
+    backlog: Mapping[_K, int], sizes: Mapping[_K, int], bytes_max: int, turn: int
+) -> dict[_K, int]:
+    """Rows to read from each partition, of all together at most ``bytes_max``.
+
+    All partitions get equal shares of the bytes, as in ``fair_shares``. Of those whose share is
+    smaller than a row, the first one gets its row anyway, the others if there is room: the limit is
+    exceeded by at most one row, and no partition waits forever. ``turn`` decides who is first. It
+    is scattered, since it may grow by the same number in each trigger.
+
+    Args: sizes: mean bytes of a row, above 0.
+    """
+    shares = fair_shares({key: rows * sizes[key] for key, rows in backlog.items()}, bytes_max, turn)
+    found = {key: share // sizes[key] for key, share in shares.items()}
+    left = bytes_max - sum(rows * sizes[key] for key, rows in found.items())
+    without = [key for key, rows in backlog.items() if rows and not found[key]]
+    begin = zlib.crc32(turn.to_bytes(_TURN_BYTES, "big")) % len(without) if without else 0
+    for number, key in enumerate(without[begin:] + without[:begin]):
+        if number == 0 or sizes[key] <= left:
+            found[key] = 1
+            left -= sizes[key]
+    return found
 
 
 class TriggerWait:

@@ -2,27 +2,34 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from opentalos.model.errors import ConfigError, OffsetOutOfRange
 from opentalos.model.message import OffsetRange
 from opentalos.model.names import ResourceName
-from opentalos.pipelines.datasource.source.admission import fair_shares
+from opentalos.pipelines.datasource.source.admission import fair_shares, rows_within
 from opentalos.pipelines.datasource.source.batch_range import BatchRange, Positions
 
 _LOG: Final = logging.getLogger("opentalos.datasource")
 Retained = Mapping[str, Mapping[int, OffsetRange]]  # by resource name and partition
+Place = tuple[str, int]  # resource name and partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Limits of a batch. ``target``: read nothing beyond it; None: read all that is retained."""
+    """Limits of a batch. ``target``: read nothing beyond it; None: read all that is retained.
+
+    ``sizes``: mean bytes of the messages of each partition that has some to read; only with
+    ``bytes_max``.
+    """
 
     rows_max: int | None
     skip_expired: bool
     tasks: int
     target: Positions | None = None
+    bytes_max: int | None = None
+    sizes: Mapping[Place, int] = field(default_factory=dict)
 
 
 def next_batch(last: BatchRange, retained: Retained, bounds: Bounds) -> BatchRange | None:
@@ -34,7 +41,7 @@ def next_batch(last: BatchRange, retained: Retained, bounds: Bounds) -> BatchRan
     Raises: OffsetOutOfRange: a position is not retained and may not be skipped.
     """
     begin: dict[str, dict[int, int]] = {}
-    backlog: dict[tuple[str, int], int] = {}
+    backlog: dict[Place, int] = {}
     skipped = 0
     for resource, ranges in retained.items():
         known = last.end.get(resource, {})
@@ -46,10 +53,9 @@ def next_batch(last: BatchRange, retained: Retained, bounds: Bounds) -> BatchRan
             begin[resource][partition] = first
             stop = _stop(bounds.target, resource, partition, there.next)
             backlog[resource, partition] = max(0, stop - first)
-    limit = sum(backlog.values()) if bounds.rows_max is None else bounds.rows_max
     # What was read so far is in the checkpoint, so the turn continues after a restart.
     turn = sum(offset for offsets in last.end.values() for offset in offsets.values())
-    shares = fair_shares(backlog, limit, turn)
+    shares = _shares(backlog, bounds, turn)
     end = {
         resource: {
             partition: offset + shares.get((resource, partition), 0)
@@ -65,6 +71,16 @@ def next_batch(last: BatchRange, retained: Retained, bounds: Bounds) -> BatchRan
     if not moved:
         return None
     return BatchRange(begin=begin, end=end, tasks=bounds.tasks, skipped=last.skipped + skipped)
+
+
+def _shares(backlog: Mapping[Place, int], bounds: Bounds, turn: int) -> Mapping[Place, int]:
+    """The rows of each partition within both limits."""
+    if bounds.rows_max is not None:
+        backlog = fair_shares(backlog, bounds.rows_max, turn)
+    if bounds.bytes_max is None:
+        return backlog
+    waiting = {place: rows for place, rows in backlog.items() if rows}
+    return rows_within(waiting, bounds.sizes, bounds.bytes_max, turn)
 
 
 def retained_from(
@@ -97,13 +113,21 @@ def _stop(target: Positions | None, resource: str, partition: int, following: in
     return min(following, target.get(resource, {}).get(partition, 0))
 
 
-def backlog_rows(last: BatchRange, retained: Retained) -> int:
-    """The number of retained messages after ``last``."""
-    return sum(
-        max(0, there.next - max(there.start, last.end.get(resource, {}).get(partition, 0)))
+def unread(last: BatchRange, retained: Retained) -> dict[Place, OffsetRange]:
+    """The retained messages after ``last``, of the partitions that have some."""
+    found = {
+        (resource, partition): OffsetRange(
+            max(there.start, last.end.get(resource, {}).get(partition, 0)), there.next
+        )
         for resource, ranges in retained.items()
         for partition, there in ranges.items()
-    )
+    }
+    return {place: there for place, there in found.items() if there.start < there.next}
+
+
+def backlog_rows(last: BatchRange, retained: Retained) -> int:
+    """The number of retained messages after ``last``."""
+    return sum(there.next - there.start for there in unread(last, retained).values())
 
 
 def only_partitions(positions: Positions, wanted: frozenset[int] | None) -> Positions:

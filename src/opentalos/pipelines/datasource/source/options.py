@@ -25,8 +25,8 @@ _EITHER: Final = (
 )  # fmt: skip
 _BATCH: Final = (*_EITHER, "endingPosition", "partitions")
 _STREAM: Final = (
-    *_EITHER, "maxMessagesPerTrigger", "minMessagesPerTrigger", "maxTriggerDelaySeconds",
-    "onDeleted",
+    *_EITHER, "maxMessagesPerTrigger", "maxBytesPerTrigger", "minMessagesPerTrigger",
+    "maxTriggerDelaySeconds", "onDeleted",
 )  # fmt: skip
 _OF_A_TABLE: Final = "provider"  # Spark adds it to the options of a table of a catalog
 TASKS_MAX: Final = 10_000  # input partitions of one batch
@@ -45,6 +45,7 @@ class ReadOptions:
     group: str  # "": progress is not committed
     partitions: frozenset[int] | None  # of a batch; None: all
     messages_max: int | None  # of a trigger
+    bytes_max: int | None  # of a trigger, about: of decompressed messages
     messages_min: int  # of a trigger; 0: any number
     trigger_delay_s: int  # after which a trigger reads fewer
     skip_expired: bool
@@ -94,7 +95,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     drop_deleted = _chosen(given, "onDeleted", "drop")
     if drop_deleted and pattern is None:
         raise ConfigError("onDeleted = drop needs topicPattern: a topic that is named must exist")
-    most, least, delay_s = _trigger(given)
+    most, bytes_max, least, delay_s = _trigger(given)
     return ReadOptions(
         config=connection(given),
         topics=topics,
@@ -104,6 +105,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         group=group,
         partitions=_partitions(given.get("partitions")),
         messages_max=most,
+        bytes_max=bytes_max,
         messages_min=least,
         trigger_delay_s=delay_s,
         skip_expired=skip_expired,
@@ -112,11 +114,16 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
 
 
-def _trigger(given: Mapping[str, str]) -> tuple[int | None, int, int]:
-    """The largest and smallest number of messages of a trigger, and the delay in seconds."""
-    most, least, delay = (
+def _trigger(given: Mapping[str, str]) -> tuple[int | None, int | None, int, int]:
+    """Of a trigger: most messages, most bytes, fewest messages, and the delay in seconds."""
+    most, bytes_max, least, delay = (
         whole_number(name, given[name.lower()]) if name.lower() in given else None
-        for name in ("maxMessagesPerTrigger", "minMessagesPerTrigger", "maxTriggerDelaySeconds")
+        for name in (
+            "maxMessagesPerTrigger",
+            "maxBytesPerTrigger",
+            "minMessagesPerTrigger",
+            "maxTriggerDelaySeconds",
+        )
     )
     if least is None and delay is not None:
         raise ConfigError("maxTriggerDelaySeconds needs the option minMessagesPerTrigger")
@@ -124,7 +131,7 @@ def _trigger(given: Mapping[str, str]) -> tuple[int | None, int, int]:
         raise ConfigError(
             f"minMessagesPerTrigger is {least}: give at most maxMessagesPerTrigger, {most}"
         )
-    return most, least or 0, delay or TRIGGER_DELAY_S
+    return most, bytes_max, least or 0, delay or TRIGGER_DELAY_S
 
 
 def _partitions(text: str | None) -> frozenset[int] | None:

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
@@ -23,11 +24,14 @@ from opentalos.pipelines.datasource.source.batch_range import BatchRange, Positi
 from opentalos.pipelines.datasource.source.batch_reader import RangesPartition, read_ranges
 from opentalos.pipelines.datasource.source.columns import Projection
 from opentalos.pipelines.datasource.source.group_progress import GroupProgress
+from opentalos.pipelines.datasource.source.message_sizes import MessageSizes
 from opentalos.pipelines.datasource.source.next_batch import (
     Bounds,
+    Place,
     Retained,
     backlog_rows,
     next_batch,
+    unread,
 )
 from opentalos.pipelines.datasource.source.options import ReadOptions
 from opentalos.pipelines.datasource.source.range_reader import RangeReader
@@ -67,6 +71,7 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topics: tuple[TopicRef, ...] = ()
         self._refreshed_s: float | None = None  # by the loop's clock
         self._wait = TriggerWait(options.messages_min, options.trigger_delay_s)
+        self._sizes = MessageSizes()  # only how much a batch has depends on it
         self._progress = GroupProgress(options.config, options.group) if options.group else None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -74,13 +79,16 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return client_of(self._options.config).run(self._begin).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """``maxMessagesPerTrigger``, else ``minMessagesPerTrigger``, else all.
+        """One of the limits of a trigger, or none.
 
-        Spark can pass one of them only, and none for a trigger that has to read everything.
+        Spark passes it back, but not for a trigger that has to read everything: then no limit
+        applies, otherwise all of them.
         """
         most, least = self._options.messages_max, self._options.messages_min
         if most is not None:
             return ReadMaxRows(most)
+        if self._options.bytes_max is not None:
+            return ReadMaxBytes(self._options.bytes_max)
         return ReadMinRows(least) if least else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -101,13 +109,9 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         retained = self._poll()
         self._check_deleted(_without(last.end, retained.keys()))
         self._ends = _nexts(retained)
-        bounds = Bounds(
-            rows_max=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-            skip_expired=self._options.skip_expired,
-            tasks=self._options.tasks,
-            target=self._target,
-        )
-        batch = None if self._waits(last, retained, limit) else next_batch(last, retained, bounds)
+        batch = None
+        if not self._waits(last, retained, limit):
+            batch = next_batch(last, retained, self._bounds(last, retained, limit))
         if batch is not None:
             self._wait.read(time.monotonic())
             return batch.as_json()
@@ -136,6 +140,27 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is not None or isinstance(limit, ReadAllAvailable):
             return False
         return self._wait.waits(backlog_rows(last, retained), time.monotonic())
+
+    def _bounds(self, last: BatchRange, retained: Retained, limit: ReadLimit) -> Bounds:
+        """What limits the next batch."""
+        options = self._options
+        everything = isinstance(limit, ReadAllAvailable)
+        bytes_max = None if everything else options.bytes_max
+        return Bounds(
+            rows_max=None if everything else options.messages_max,
+            skip_expired=options.skip_expired,
+            tasks=options.tasks,
+            target=self._target,
+            bytes_max=bytes_max,
+            sizes={} if bytes_max is None else self._learned(last, retained, bytes_max),
+        )
+
+    def _learned(self, last: BatchRange, retained: Retained, bytes_max: int) -> Mapping[Place, int]:
+        """Sizes of the waiting messages; if no server gives one, a batch has one message."""
+        waiting = unread(last, retained)
+        if waiting:
+            client_of(self._options.config).run(lambda it: self._sizes.learn(it, waiting))
+        return self._sizes.sizes(waiting, bytes_max)
 
     def _check_deleted(self, missing: Positions) -> None:
         """Raises: TopicNotExist: a topic was deleted and may not be dropped."""

@@ -20,6 +20,7 @@ from opentalos.sdk.core.values import (
 
 FETCH_MESSAGES: Final = 2_000  # Source: idl/message.thrift GetMessageRequest
 FETCH_BYTES: Final = 10 << 20
+POLARS_MISSING: Final = "read_polars needs polars: pip install 'opentalos[polars]'"
 
 
 class SimpleConsumer:
@@ -100,7 +101,7 @@ class SimpleConsumer:
         """Everything from ``start`` to before ``end`` as one ``pyarrow.Table``.
 
         Rows are ordered by partition and offset. Messages that are stored after the call are not
-        read. ``to_pandas()`` and ``polars.from_arrow`` make a frame of the table.
+        read. ``to_pandas()`` makes a frame of the table, ``read_polars`` reads one of Polars.
 
         Args:   partitions: all by default; columns: names of ``opentalos.sdk.arrow.SCHEMA``, all
                 by default; rows_max: limit of the table, which is in memory.
@@ -113,6 +114,29 @@ class SimpleConsumer:
             start=start, end=end, partitions=partitions, columns=columns, rows_max=rows_max
         )
         return await wanted.table(self._client, await self._client.topic(self._name))
+
+    async def read_polars(
+        self,
+        start: Position = Start.EARLIEST,
+        end: Position = Start.LATEST,
+        *,
+        partitions: Sequence[int] | None = None,
+        columns: Sequence[str] | None = None,
+        rows_max: int = RANGE_ROWS_MAX,
+    ) -> Any:
+        """The range of ``read_range`` as one ``polars.DataFrame``, with the same columns.
+
+        Raises: as ``read_range``; ImportError: the extra ``polars`` is not installed.
+        """
+        try:
+            import polars as pl  # large and optional
+        except ImportError as error:
+            raise ImportError(POLARS_MISSING) from error
+        return pl.from_arrow(
+            await self.read_range(
+                start, end, partitions=partitions, columns=columns, rows_max=rows_max
+            )
+        )
 
     async def _fetch(
         self, ref: TopicRef, partition: int, offset: int, messages_max: int, bytes_max: int

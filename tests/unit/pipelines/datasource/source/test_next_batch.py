@@ -13,6 +13,7 @@ from opentalos.pipelines.datasource.source.next_batch import (
     bounded_batch,
     next_batch,
     only_partitions,
+    unread,
 )
 
 A, B = "o#a#1", "o#b#2"
@@ -55,6 +56,20 @@ def test_a_limit_is_split_over_partitions_with_a_backlog() -> None:
     found = next_batch(at({A: {0: 0, 1: 90, 2: 0}}), there, bounds)
     assert found is not None
     assert found.end == {A: {0: 20, 1: 100, 2: 0}}
+
+
+def test_a_limit_in_bytes_is_split_by_the_sizes_of_messages() -> None:
+    there = {A: {0: OffsetRange(0, 100), 1: OffsetRange(0, 100), 2: OffsetRange(7, 7)}}
+    sizes = {(A, 0): 10, (A, 1): 50}
+    bounds = Bounds(rows_max=None, skip_expired=False, tasks=2, bytes_max=1_000, sizes=sizes)
+    last = at({A: {0: 0, 1: 0, 2: 7}})
+    found = next_batch(last, there, bounds)
+    assert found is not None
+    assert found.end == {A: {0: 50, 1: 10, 2: 7}}
+    bounds = Bounds(rows_max=30, skip_expired=False, tasks=2, bytes_max=1_000, sizes=sizes)
+    found = next_batch(last, there, bounds)
+    assert found is not None
+    assert found.end == {A: {0: 15, 1: 15, 2: 7}}
 
 
 def test_nothing_after_the_target_is_taken() -> None:
@@ -131,6 +146,12 @@ def test_the_backlog_is_what_is_retained_after_the_last_batch() -> None:
     last = at({A: {0: 5, 1: 3, 2: 50}})
     there = {A: {n: OffsetRange(4, 8) for n in range(4)}, B: {0: OffsetRange(2, 9)}}
     assert backlog_rows(last, there) == 3 + 4 + 0 + 4 + 7
+    assert unread(last, there) == {
+        (A, 0): OffsetRange(5, 8),
+        (A, 1): OffsetRange(4, 8),
+        (A, 3): OffsetRange(4, 8),
+        (B, 0): OffsetRange(2, 9),
+    }
 
 
 def test_only_the_chosen_partitions_are_read() -> None:

@@ -63,6 +63,7 @@ def test_names_of_options_have_any_case() -> None:
         ({**SERVER, "path": ""}, "give names, each once"),
         ({}, "found none; a table of Spark's catalog passes none, use a temporary view"),
         ({**TOPIC, "minMessagesPerTrigger": "0"}, "minMessagesPerTrigger is '0'"),
+        ({**TOPIC, "maxBytesPerTrigger": "64m"}, "maxBytesPerTrigger is '64m'"),
         ({**TOPIC, "maxTriggerDelaySeconds": "5"}, "needs the option minMessagesPerTrigger"),
         (
             {**TOPIC, "minMessagesPerTrigger": "9", "maxMessagesPerTrigger": "8"},
@@ -83,6 +84,8 @@ def test_a_stream_has_no_end_and_a_batch_no_triggers() -> None:
         read_options({**TOPIC, "endingPosition": "latest"}, streaming=True)
     with pytest.raises(ConfigError, match="a batch read of talos has no option"):
         read_options({**TOPIC, "maxMessagesPerTrigger": "5"}, streaming=False)
+    with pytest.raises(ConfigError, match="a batch read of talos has no option"):
+        read_options({**TOPIC, "maxBytesPerTrigger": "5"}, streaming=False)
     with pytest.raises(ConfigError, match="a batch read of talos has no option"):
         read_options({**TOPIC, "minMessagesPerTrigger": "5"}, streaming=False)
     with pytest.raises(ConfigError, match="a stream of talos has no option 'partitions'"):
@@ -161,9 +164,16 @@ def test_the_smallest_trigger_has_a_delay() -> None:
     least = {**TOPIC, "minMessagesPerTrigger": "100"}
     found = read_options(least, streaming=True)
     assert (found.messages_min, found.trigger_delay_s) == (100, TRIGGER_DELAY_S)
-    given = {**least, "maxTriggerDelaySeconds": "7", "maxMessagesPerTrigger": "100"}
+    given = {
+        **least,
+        "maxTriggerDelaySeconds": "7",
+        "maxMessagesPerTrigger": "100",
+        "maxBytesPerTrigger": "1048576",
+    }
+    assert read_options(given, streaming=True).bytes_max == 1 << 20
     assert read_options(given, streaming=True).trigger_delay_s == 7
     assert read_options(TOPIC, streaming=True).messages_min == 0
+    assert read_options(TOPIC, streaming=True).bytes_max is None
 
 
 @pytest.mark.parametrize(
