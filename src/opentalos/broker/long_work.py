@@ -156,6 +156,11 @@ class LongWork:
                 await turn.pause()
         return converted
 
+    async def pause(self) -> None:
+        """Like ``Turn.pause``, for work that waits for others in between and so takes no turn."""
+        self.counters.pauses += 1
+        await self._pieces.next()
+
     def free(self, work: Callable[[], object]) -> None:
         """Run a short call that frees memory on a thread, without waiting for it."""
         if self._offload is None:

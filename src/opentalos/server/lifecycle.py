@@ -275,6 +275,7 @@ def encryption_plan(settings: EncryptionSettings) -> EncryptionPlan | None:
         sources=list(found),
         make_key=AesGcmDataKey,
         enabled=settings.enabled,
+        rotate_after_s=settings.rotate_after_s,
     )
 
 

@@ -25,7 +25,9 @@ _BRANCHES: Final = (RequestError, Unavailable, OutcomeUnknown)
 
 def error_document(error: TalosError) -> dict[str, Any]:
     """The fields that carry an error, for JSON."""
-    document = {"error": type(error).__name__, "text": str(error)}
+    # A text may quote bytes that are no Unicode, which JSON bytes cannot have.
+    text = str(error).encode("utf-8", "backslashreplace").decode()
+    document = {"error": type(error).__name__, "text": text}
     for branch in _BRANCHES:
         if isinstance(error, branch):
             document["branch"] = branch.__name__

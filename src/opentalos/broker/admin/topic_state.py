@@ -40,11 +40,12 @@ class TopicReader:
         """The full description; a partition whose state cannot be read now is left out."""
         partitions = range(topic.consumer_partitions)
         found = await self._logs.read(topic, partitions, Question(Wanted.STATE))
-        states = [
-            _state(partition, facts)
+        known = [
+            (partition, facts)
             for partition, facts in zip(partitions, found, strict=True)
             if not isinstance(facts, TalosError)
         ]
+        states = await self._context.work.each(caller.id, known, lambda item: _state(*item))
         return self._description(caller, topic, states)
 
     async def describe_all(

@@ -5,12 +5,14 @@ The gateways call it for every protocol. Only the holder of a partition commits 
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from opentalos.broker.audit.trail import audited
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.groups.group_names import manager_of, plain_name, user_of
+from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.broker.messaging.position_events import PositionEvents
 from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
 from opentalos.broker.values import (
@@ -31,6 +33,7 @@ from opentalos.model.errors import (
     UnexpectedOffset,
 )
 from opentalos.model.identity import Permission, Principal
+from opentalos.model.limits import PARTITIONS_MAX
 from opentalos.model.message import PartitionKey
 
 _AUDIT = logging.getLogger("opentalos.audit")
@@ -80,17 +83,24 @@ class ConsumerService:
     ) -> LockedPartitions:
         """Take each listed partition that is free or already the worker's."""
         topic = self._topic(caller, unit.group, unit.resource)
-        wanted = _existing(topic, unit.partitions)
-        user = user_of(caller, topic, unit.group)
-        locked = await self._groups.lock_partitions(user, _seat(unit, address), wanted)
-        failed = [p for p in dict.fromkeys(unit.partitions) if p not in locked]
+        listed = _listed(unit)
+        user, seat = user_of(caller, topic, unit.group), _seat(unit, address)
+        locked = await self._in_parts(
+            _existing(topic, listed), partial(self._groups.lock_partitions, user, seat)
+        )
+        failed = [partition for partition in listed if partition not in locked]
         return LockedPartitions(tuple(locked), tuple(failed))
 
     async def unlock_partitions(self, caller: Principal, unit: ConsumeUnit) -> None:
         """Drop the worker's leases on the listed partitions; others are ignored."""
         topic = self._topic(caller, unit.group, unit.resource)
         user = user_of(caller, topic, unit.group)
-        await self._groups.unlock_partitions(user, unit.worker, unit.partitions)
+
+        async def unlock(partitions: Sequence[int]) -> Sequence[int]:
+            await self._groups.unlock_partitions(user, unit.worker, partitions)
+            return ()
+
+        await self._in_parts(list(_listed(unit)), unlock)
 
     async def renew(
         self, caller: Principal, unit: ConsumeUnit, address: str
@@ -100,15 +110,28 @@ class ConsumerService:
         The heartbeat is False only if the worker's lease expired and its seat was taken.
         """
         topic = self._topic(caller, unit.group, unit.resource)
-        listed = list(dict.fromkeys(unit.partitions))
+        listed = _listed(unit)
         wanted = _existing(topic, listed)
         try:
-            user = user_of(caller, topic, unit.group)
-            failed = await self._groups.renew(user, _seat(unit, address), wanted)
+            user, seat = user_of(caller, topic, unit.group), _seat(unit, address)
+            failed = await self._in_parts(wanted, partial(self._groups.renew, user, seat))
         except TooManyConsumers:
-            return False, listed
-        gone = [partition for partition in listed if partition not in wanted]
-        return True, [*failed, *gone]
+            return False, list(listed)
+        known = set(wanted)
+        return True, [*failed, *(partition for partition in listed if partition not in known)]
+
+    async def _in_parts(
+        self,
+        partitions: Sequence[int],
+        call: Callable[[Sequence[int]], Awaitable[Sequence[int]]],
+    ) -> dict[int, None]:
+        """What the calls return together, in order. One is made for no partitions as well."""
+        found: dict[int, None] = {}
+        for start in range(0, max(1, len(partitions)), SHORT_ITEMS):
+            if start:
+                await self.context.work.pause()
+            found |= dict.fromkeys(await call(partitions[start : start + SHORT_ITEMS]))
+        return found
 
     async def query_workers(
         self, caller: Principal, group: str, resource: str
@@ -240,10 +263,18 @@ def _seat(unit: ConsumeUnit, address: str) -> WorkerSeat:
     return WorkerSeat(unit.worker, address)
 
 
-def _existing(topic: Topic, partitions: Sequence[int]) -> list[int]:
-    """Those of the partitions that consumers may hold, each once."""
-    wanted = dict.fromkeys(partitions)
-    return [partition for partition in wanted if 0 <= partition < topic.consumer_partitions]
+def _listed(unit: ConsumeUnit) -> dict[int, None]:
+    """The listed partitions, each once. Raises: BadRequest: more than any topic has."""
+    if len(unit.partitions) > PARTITIONS_MAX:
+        raise BadRequest(
+            f"{len(unit.partitions)} partitions in one call; the limit is {PARTITIONS_MAX}"
+        )
+    return dict.fromkeys(unit.partitions)
+
+
+def _existing(topic: Topic, partitions: Iterable[int]) -> list[int]:
+    """Those of the partitions that consumers may hold."""
+    return [partition for partition in partitions if 0 <= partition < topic.consumer_partitions]
 
 
 def _check_partition(topic: Topic, partition: int) -> None:

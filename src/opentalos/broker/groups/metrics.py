@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from opentalos.broker.admin.topic_state import TopicReader
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.groups.group_names import plain_name, shown_name, visible_groups
+from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
 from opentalos.broker.values import PartitionConsumeUnit, Topic, TopicDescription
 from opentalos.group.coordinator import Coordinator
@@ -84,6 +85,8 @@ class MetricService:
         progress = await self._progress(user)
         units: list[PartitionConsumeUnit] = []
         for partition, offsets in enumerate(ranges):
+            if partition % SHORT_ITEMS == SHORT_ITEMS - 1:
+                await self._context.work.pause()
             worker, address, checkpoint = progress.get(partition, _NOBODY)
             lag = offsets.lag(checkpoint)
             units.append(PartitionConsumeUnit(partition, address, checkpoint, lag, worker))

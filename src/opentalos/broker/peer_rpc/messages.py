@@ -6,11 +6,13 @@ know, and a field added later has a default that means what its absence meant be
 """
 
 import base64
+import json
+import math
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, Final, cast
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import force_setattr
 
 from opentalos.broker.cluster.control.publication import Move
@@ -25,6 +27,8 @@ from opentalos.sds.mutation import Applied
 from opentalos.wire.peer_errors import error_document, error_of
 
 _BYTES_TYPES: Final = frozenset({DataType.BINARY, DataType.RAWBINARY})
+_FLOAT_TYPES: Final = frozenset({DataType.FLOAT, DataType.DOUBLE})
+_FLOAT_SETS: Final = frozenset({DataType.FLOAT_SET, DataType.DOUBLE_SET})
 
 Text = str | UnsetType
 Natural = Annotated[int, Meta(ge=0)]
@@ -170,7 +174,10 @@ class StreamPutReply(Struct, frozen=True):
 
 
 class DatumMessage(Struct, frozen=True, array_like=True):
-    """A value with its type, as an array of two; bytes are Base64."""
+    """A value with its type, as an array of two; bytes are Base64.
+
+    Floats that JSON has no number for are raw text, as the standard library writes them.
+    """
 
     type: DataType
     value: Any
@@ -183,7 +190,31 @@ class DatumMessage(Struct, frozen=True, array_like=True):
             if self.type is DataType.BINARY_SET:
                 value = [base64.b64decode(element, validate=True) for element in value]
             value = tuple(value)
+        if self.type in _FLOAT_TYPES:
+            value = _number(value)
+        elif self.type in _FLOAT_SETS and value is not None:
+            value = tuple(map(_number, value))
         force_setattr(self, "value", value)
+
+    def datum(self) -> Datum:
+        """The value as tables have it."""
+        value = self.value
+        if self.type in _FLOAT_TYPES:
+            value = _float(value)
+        elif self.type in _FLOAT_SETS and value is not None:
+            value = tuple(map(_float, value))
+        return Datum(self.type, value)
+
+
+def _number(value: Any) -> Any:
+    """A float as msgspec writes it: it would write null for one that is not finite."""
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return Raw(json.dumps(value).encode())
+
+
+def _float(value: Any) -> Any:
+    return float(bytes(value)) if isinstance(value, Raw) else value
 
 
 ColumnsMessage = Mapping[str, DatumMessage]
@@ -224,7 +255,7 @@ class MutationMessage(Struct, frozen=True, omit_defaults=True):
         """Inverse of ``of``."""
         shown, condition = self.condition, None
         if shown is not None:
-            value = None if shown.value is None else Datum(shown.value.type, shown.value.value)
+            value = None if shown.value is None else shown.value.datum()
             condition = Condition(shown.operator, shown.field, value, shown.row_exists)
         return Mutation(
             self.operation,
@@ -304,7 +335,7 @@ def columns_message(columns: Columns) -> ColumnsMessage:
 
 def columns_of(message: ColumnsMessage) -> Columns:
     """Inverse of ``columns_message``."""
-    return {name: Datum(shown.type, shown.value) for name, shown in message.items()}
+    return {name: shown.datum() for name, shown in message.items()}
 
 
 # --- cluster ------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from opentalos.wire.peer_errors import error_document
 __all__ = ["Found", "PartitionFacts", "Question", "RemoteLogs", "Wanted"]
 
 READS_AT_ONCE = 16  # own logs that are asked at the same time for one caller
+PART = 500  # partitions that are asked together; this takes the loop a few milliseconds
 
 
 class Question(NamedTuple):
@@ -56,6 +57,9 @@ _OFFSETS = Question()
 class RemoteLogs:
     """Asks own logs directly and the others through their servers, one call for each server.
 
+    Many partitions are asked in parts, with a pass of the loop in between. A server that does not
+    answer for one part is not asked again for the others.
+
     A partition that cannot be read now has its error as the answer, but never NotOwner: a request
     that only reads facts must not be forwarded to the partition's server.
     """
@@ -67,7 +71,24 @@ class RemoteLogs:
         self, topic: Topic, partitions: Sequence[int], question: Question = _OFFSETS
     ) -> Sequence[Found]:
         """Facts or error of each partition, in the order of ``partitions``."""
-        found = await self._ask_all(topic, partitions, question)
+        found: list[Found] = []
+        silent: dict[str, TalosError] = {}
+        for start in range(0, len(partitions), PART):
+            if start:
+                await self._context.work.pause()
+            part = partitions[start : start + PART]
+            found += await self._read_part(topic, part, question, silent)
+        return found
+
+    async def _read_part(
+        self,
+        topic: Topic,
+        partitions: Sequence[int],
+        question: Question,
+        silent: dict[str, TalosError],
+    ) -> Sequence[Found]:
+        """``silent``: why servers did not answer, by address."""
+        found = await self._ask_all(topic, partitions, question, silent)
         moved = [number for number, fact in found.items() if isinstance(fact, NotOwner)]
         if moved:
             try:
@@ -75,7 +96,7 @@ class RemoteLogs:
             except TalosError:
                 pass  # the first answer stands
             else:
-                found.update(await self._ask_all(topic, moved, question))
+                found.update(await self._ask_all(topic, moved, question, silent))
         return [_without_owner(found[number]) for number in partitions]
 
     async def facts(self, topic: Topic, partition: int) -> PartitionFacts:
@@ -104,7 +125,11 @@ class RemoteLogs:
         return PartitionsReply([_answer(number, fact) for number, fact in found.items()])
 
     async def _ask_all(
-        self, topic: Topic, partitions: Sequence[int], question: Question
+        self,
+        topic: Topic,
+        partitions: Sequence[int],
+        question: Question,
+        silent: dict[str, TalosError],
     ) -> dict[int, Found]:
         own: dict[int, PartitionLog] = {}
         others: dict[str, list[int]] = {}
@@ -113,17 +138,27 @@ class RemoteLogs:
             try:
                 own[number] = self._context.partition_log(topic, number)
             except NotOwner as error:
-                if error.address:
+                if error.address in silent:
+                    found[number] = silent[error.address]
+                elif error.address:
                     others.setdefault(error.address, []).append(number)
                 else:
                     found[number] = error
             except TalosError as error:
                 found[number] = error
-        for part in await asyncio.gather(
+        answers = await asyncio.gather(
             _read_all(own, question),
             *(self._ask(address, topic, numbers, question) for address, numbers in others.items()),
-        ):
-            found.update(part)
+            return_exceptions=True,
+        )
+        for (address, numbers), answer in zip((("", own), *others.items()), answers, strict=True):
+            if isinstance(answer, TalosError):
+                silent[address] = PartitionNotServing(f"server {address}: {answer}")
+                found.update(dict.fromkeys(numbers, silent[address]))
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found.update(answer)
         return found
 
     async def _ask(
@@ -131,10 +166,7 @@ class RemoteLogs:
     ) -> Mapping[int, Found]:
         times = [question.times.get(number, 0) for number in numbers]
         request = PartitionsRequest(topic.resource, list(numbers), question.wanted, times)
-        try:
-            reply = await call_peer(self._context.peers, address, PARTITIONS, request)
-        except TalosError as error:
-            return dict.fromkeys(numbers, PartitionNotServing(f"server {address}: {error}"))
+        reply = await call_peer(self._context.peers, address, PARTITIONS, request)
         found = {answer.partition: _fact(answer) for answer in reply.partitions}
         missing = PartitionNotServing(f"server {address} left the partition out of its reply")
         return {number: found.get(number, missing) for number in numbers}

@@ -45,6 +45,7 @@ DATA_KEY_BYTES: Final = 32  # AES-256
 VERSIONS_MAX: Final = 1_000  # of one tenant's key: a record of about 200 KiB
 MADE_AT_ONCE: Final = 64  # records, at the start of a server
 RETRY_S: Final = 1.0  # after keys could not be made
+AGES_CHECKED_S: Final = 600.0  # between two checks for keys that are to be rotated
 _NAME_BYTES: Final = 8
 _NAME_OF_KEY: Final = b"opentalos name of an encryption key 1"
 
@@ -62,6 +63,7 @@ class EncryptionPlan:
     sources: Sequence[str]
     make_key: MakeKey
     enabled: bool = True  # False: what is stored from now on is not encrypted
+    rotate_after_s: float = 0.0  # age at which a data key gets a new version; 0: never by itself
 
 
 class KeyFigures(NamedTuple):
@@ -89,6 +91,7 @@ class TenantKeys:
         self._problems: dict[str, str] = {}  # why a tenant's keys cannot be used, by path
         self._wanted: dict[str, None] = {}  # tenants whose key has to be made
         self._task: asyncio.Task[None] | None = None
+        self._aging: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Check the server key, load all keys, wrap again what a former server key wrapped.
@@ -120,13 +123,17 @@ class TenantKeys:
         if wrapper or self._plan.enabled:
             await self._wrap_again()
             await self._mark(wrapper)
+        if self.enabled and self._plan.rotate_after_s:
+            rotating = self._rotate_by_age(self._plan.rotate_after_s)
+            self._aging = asyncio.create_task(rotating, name="rotate data keys by age")
 
     async def close(self) -> None:
         """Stop following changes of other servers."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        tasks = [task for task in (self._task, self._aging) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._task = self._aging = None
         await self._records.close()
 
     # --- key ring -------------------------------------------------------------------------------
@@ -192,6 +199,39 @@ class TenantKeys:
             else:
                 await self._records.change(path, self._with_new_version)
         return len(wanted)
+
+    async def rotate_older(self, age_s: float) -> int:
+        """New versions of keys that are so old; how many this server made. Others may do so too.
+
+        Raises: QuotaExceeded, Unavailable: as ``rotate``.
+        """
+        before_ms = self._clock.wall_ms() - int(age_s * 1_000)
+        made: set[bytes] = set()  # ids; not all of them were stored
+
+        def replaced(record: TenantRecord) -> TenantRecord:
+            if record.keys[-1].created_ms > before_ms:
+                return record  # another server was faster
+            changed = self._with_new_version(record)
+            made.add(changed.keys[-1].id)
+            return changed
+
+        count = 0
+        for path, record in list(self._records.items()):
+            if record.keys[-1].created_ms <= before_ms:
+                changed = await self._records.change(path, replaced)
+                count += changed.keys[-1].id in made
+        return count
+
+    async def _rotate_by_age(self, age_s: float) -> None:
+        while True:
+            try:
+                count = await self.rotate_older(age_s)
+            except TalosError as error:
+                _log.warning("could not rotate all data keys by age: %s; retrying", error)
+            else:
+                if count:
+                    _log.info("data keys rotated by age: %d", count)
+            await asyncio.sleep(AGES_CHECKED_S)
 
     def _with_new_version(self, record: TenantRecord) -> TenantRecord:
         if len(record.keys) >= VERSIONS_MAX:

@@ -9,7 +9,7 @@ from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import RETRY_AFTER, head
 from opentalos.gateway.metrics.families import ServerCollector
 from opentalos.gateway.metrics.sources import Sources
-from opentalos.gateway.rest.routing.credentials import challenge_of, credentials_of
+from opentalos.gateway.rest.routing.credentials import challenge_of
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import AttemptsExceeded, InvalidCredential, PermissionDenied
 from opentalos.model.limits import MetricsSettings
@@ -57,10 +57,7 @@ class MetricsPage:
             return
         caller = self._authenticator.by_certificate(exchange)
         if caller is None:
-            key_id, secret = credentials_of(exchange.headers.get(b"authorization", b""))
-            caller = self._authenticator.by_secret(
-                key_id, secret, exchange.peer, private=exchange.private
-            )
+            caller, _ = self._authenticator.by_header(exchange)
         self._broker.context.authorizer.authorize_admin(caller, "read metrics", "metrics")
 
     def _current(self) -> bytes:

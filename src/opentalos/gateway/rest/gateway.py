@@ -6,6 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+import msgspec
+
 from opentalos.broker.broker import Broker
 from opentalos.gateway.http.connection import JOIN_BYTES_MAX
 from opentalos.gateway.http.exchange import Exchange
@@ -223,7 +225,10 @@ def _reply_chunks(exchange: Exchange, prefix: bytes, extra: bytes, chunks: Seque
 def _body(answer: Answer) -> bytes:
     if answer.document is None:
         return answer.text
-    return json.dumps(answer.document).encode() + b"\n"
+    try:
+        return msgspec.json.encode(answer.document) + b"\n"  # several times faster than json
+    except (TypeError, ValueError):  # such as text with half of a surrogate pair
+        return json.dumps(answer.document).encode() + b"\n"
 
 
 def _id_line(request_id: bytes) -> bytes:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from opentalos.broker.admin.sessions import Opener, Session, SessionService
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.rest.routing.credentials import credentials_of, token_of
+from opentalos.gateway.rest.routing.credentials import token_of
 from opentalos.gateway.rest.token_callers import TokenCallers
 from opentalos.gateway.session.cookies import Cookie, cookie_of, new_cookie
 from opentalos.gateway.thrift_http.authentication import Authenticator
@@ -151,7 +151,8 @@ class Callers:
             certificate = exchange.certificate
             ends_ms = int(certificate.expires_s * 1_000) if certificate else 0
             return _Opening(certified, Opener.CERTIFICATE, ends_ms=ends_ms)
-        return self._by_key(exchange, *credentials_of(exchange.headers.get(b"authorization", b"")))
+        principal, key_id = self._authenticator.by_header(exchange)
+        return _Opening(principal, Opener.KEY, key_id)
 
     def _by_key(self, exchange: Exchange, key_id: str, secret: str) -> _Opening:
         principal = self._authenticator.by_secret(

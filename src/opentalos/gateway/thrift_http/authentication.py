@@ -14,6 +14,7 @@ from opentalos.broker.admin.principals import PrincipalService
 from opentalos.broker.audit.refused_callers import Refusal
 from opentalos.broker.values import LiveKey, with_limits
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.rest.routing.credentials import credentials_of
 from opentalos.gateway.thrift_http.guess_limit import GuessLimit
 from opentalos.gateway.thrift_http.replay_guard import SeenRequests
 from opentalos.model.address import network_of
@@ -233,6 +234,23 @@ class Authenticator:
         self._marked[key_id] = None
         return state.live.principal
 
+    def by_header(self, exchange: Exchange) -> tuple[Principal, str]:
+        """The principal and the key id that the Authorization header sends with a secret.
+
+        Raises: InvalidCredential, AttemptsExceeded; both audited, unless there is no header: a
+            client may ask first how to authenticate.
+        """
+        value = exchange.headers.get(b"authorization", b"")
+        try:
+            key_id, secret = credentials_of(value)
+        except InvalidCredential as error:
+            if value:
+                scheme, space, _ = value.partition(b" ")
+                self.deny(exchange.peer, scheme + space, error)  # the rest may be a secret
+            raise
+        caller = self.by_secret(key_id, secret, exchange.peer, private=exchange.private)
+        return caller, key_id
+
     def check_private(self, private: bool) -> None:
         """Raises: InvalidCredential: others can read what is sent in the clear."""
         if not private and not self._secrets_over_http:
@@ -242,10 +260,10 @@ class Authenticator:
         """Audit a refusal, with neither signature nor secret: an event, and a line of the log, of
         which there are so many per second."""
         self.denials += 1
-        named, colon, _ = authorization.partition(b":")
-        shown = (
-            named if colon else named.partition(b" ")[0]
-        )  # without a key id the text may be a secret
+        shown, colon, _ = authorization.partition(b":")
+        if not colon:  # without a key id the text may be a secret
+            scheme, space, _ = shown.partition(b" ")
+            shown = scheme if space else b""
         who = shown[:_SHOWN_CHARS_MAX].decode("latin-1")
         if self._refused is not None:
             self._refused(Refusal(peer, who.rpartition(" ")[2] if colon else "", error))

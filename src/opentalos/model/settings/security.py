@@ -10,6 +10,9 @@ from opentalos.model.limits import need
 _SDS_V1 = ("repeat", "once", "off")
 
 
+ROTATE_AFTER_S_MIN = 86_400  # a tenant has at most 1,000 versions of its data key
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
     """[tls] TLS of the port. Files are PEM; changed files are loaded without a restart."""
@@ -58,8 +61,13 @@ class EncryptionSettings:
     other_key_file: str = ""  # a former or next key, which only unwraps
     key_command_timeout_s: float = 10.0  # the start of the server waits for the command so long
     enabled: bool = True  # false: new data is not encrypted, encrypted data stays readable
+    rotate_after_s: float = 0.0  # a data key of this age gets a new version; 0: only by command
 
     def __post_init__(self) -> None:
+        need(
+            self.rotate_after_s == 0 or self.rotate_after_s >= ROTATE_AFTER_S_MIN,
+            f"need rotate_after_s of 0 or at least {ROTATE_AFTER_S_MIN}",
+        )
         both = bool(self.key_file) and bool(self.key_command)
         need(not both, "set either key_file or key_command")
         other = bool(self.other_key_file) and not (self.key_file or self.key_command)

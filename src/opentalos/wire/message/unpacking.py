@@ -2,9 +2,9 @@
 
 A reader who wants a few messages of a block does not pay for the rest of it where the compression
 allows that: ZSTD, GZIP and the xerial stream end early, LZ4 and a bare snappy block do not.
-Nothing here holds the interpreter lock for long except LZ4, whose library does, so a server runs
-it on a thread. Output goes to memory of its own mapping: a ``bytearray`` of 64 MiB is filled with
-zeros first, and freeing it takes the lock as well.
+Nothing here holds the interpreter lock for long, so a server runs it on a thread. Output goes to
+memory of its own mapping: a ``bytearray`` of 64 MiB is filled with zeros first, and freeing it
+takes the lock as well.
 """
 
 import contextlib
@@ -189,10 +189,6 @@ def _lz4(data: bytes, bytes_max: int) -> Unpacked:
     if not size:
         return b""
     out = _mapping(size)
-    blank = bytes(min(PIECE_BYTES, size))
-    for start in range(0, size, len(blank)):
-        # The library holds the interpreter lock, so the memory exists before it begins.
-        out[start : start + len(blank)] = blank[: size - start]
     written = int(cramjam.lz4.decompress_block_into(data[4:], out))
     if written != size:
         raise MessageFormatError(f"an LZ4 block of {written} bytes declares {size}")

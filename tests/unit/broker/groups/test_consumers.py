@@ -7,6 +7,7 @@ import pytest
 from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT, MovableTime
 
+from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.broker.values import CheckpointKey, Commit, ConsumeUnit, LockedPartitions, Topic
 from opentalos.model.errors import (
     BadRequest,
@@ -20,7 +21,7 @@ from opentalos.model.errors import (
     UnexpectedOffset,
 )
 from opentalos.model.identity import Grantee, GrantType, KeyLimits, Permission, Scope
-from opentalos.model.limits import GroupLimits
+from opentalos.model.limits import PARTITIONS_MAX, GroupLimits, TopicLimits
 from opentalos.model.message import OffsetRange
 
 READ = {Grantee(GrantType.DEVELOPER, name): Permission(6) for name in ("bob", "CLacme")}
@@ -76,6 +77,38 @@ async def test_ids_outside_the_partition_range_fail_and_never_show() -> None:
         ):
             with pytest.raises(PartitionNotExist):
                 await attempt
+
+
+async def test_many_partitions_are_locked_renewed_and_unlocked_in_parts() -> None:
+    count = 2 * SHORT_ITEMS + 10
+    async with world(topic=TopicLimits(partitions_max=count)) as w:
+        topic, consumers = await w.topic(ALICE, partitions=count), w.broker.consumers
+        work, listed = w.broker.work.counters, (*range(count + 5), 0, 1)
+        pauses = work.pauses
+        locked = await consumers.lock_partitions(ALICE, _unit(topic, *listed), "10.0.0.1")
+        assert locked == LockedPartitions(tuple(range(count)), tuple(range(count, count + 5)))
+        assert work.pauses == pauses + 2
+        assert await consumers.renew(ALICE, _unit(topic, *listed), "10.0.0.1") == (
+            True,
+            list(range(count, count + 5)),
+        )
+        assert work.pauses == pauses + 4
+        await consumers.unlock_partitions(ALICE, _unit(topic, *listed))
+        assert await consumers.query_workers(ALICE, "g", topic.resource) == {"w1": []}
+
+
+async def test_a_list_of_more_partitions_than_a_topic_may_have_is_refused() -> None:
+    async with world() as w:
+        topic, consumers = await _ready(w), w.broker.consumers
+        unit = _unit(topic, *range(PARTITIONS_MAX), 0)
+        for call in (
+            consumers.lock_partitions(ALICE, unit, ""),
+            consumers.renew(ALICE, unit, ""),
+            consumers.unlock_partitions(ALICE, unit),
+        ):
+            with pytest.raises(BadRequest, match="10001 partitions in one call"):
+                await call
+        assert await consumers.worker_id(ALICE, "g", topic.resource, 0) == "w1"
 
 
 async def test_a_checkpoint_is_never_negative_nor_beyond_the_end() -> None:

@@ -12,7 +12,7 @@ from tests.unit.catalog.support import ALICE, BOB, ROOT
 from opentalos.broker.admin.topic_upkeep import TopicUpkeep
 from opentalos.broker.messaging.messages import PutTarget
 from opentalos.broker.peer_rpc.calls import PARTITIONS
-from opentalos.broker.peer_rpc.remote_logs import Question, RemoteLogs, Wanted
+from opentalos.broker.peer_rpc.remote_logs import PartitionFacts, Question, RemoteLogs, Wanted
 from opentalos.broker.values import (
     AttributeChange,
     CheckpointKey,
@@ -109,6 +109,32 @@ async def test_each_server_is_asked_once_for_all_its_partitions() -> None:
         )
         assert not any(isinstance(item, BaseException) for item in found)
         assert sorted(s.peers.asked) == [("b", "partitions"), ("c", "partitions")]
+
+
+async def test_many_partitions_are_asked_in_parts_and_a_silent_server_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("opentalos.broker.peer_rpc.remote_logs.PART", 4)
+    async with several("a", "b", "c") as s:
+        topic = await s.show(await s["a"].topic(ALICE, partitions=10))
+        s.placed.partitions.update({number: "abc"[number % 3] for number in range(10)})
+        for number in range(10):
+            await s["abc"[number % 3]].put(ALICE, topic, number, 1 + number)
+        logs, context = RemoteLogs(s["a"].broker.context), s["a"].broker.context
+        pauses = context.work.counters.pauses
+        found = await logs.read(topic, range(10), Question(Wanted.AMOUNTS))
+        ends = [fact.offsets.next for fact in found if isinstance(fact, PartitionFacts)]
+        assert ends == [*range(1, 11)]
+        assert context.work.counters.pauses == pauses + 2
+        # The parts are 0 to 3, 4 to 7 with two of b, and 8 and 9.
+        assert sorted(s.peers.asked) == [("b", "partitions")] * 2 + [("c", "partitions")] * 3
+        s.peers.asked.clear()
+        s.peers.errors["b"] = OutcomeUnknown("no reply")
+        found = await logs.read(topic, range(10), Question(Wanted.AMOUNTS))
+        wrong = {n for n, fact in enumerate(found) if isinstance(fact, PartitionNotServing)}
+        assert wrong == {1, 4, 7}
+        assert s.peers.asked.count(("c", "partitions")) == 3
+        assert s.peers.asked.count(("b", "partitions")) == 2  # an idempotent call is repeated
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("down"), OutcomeUnknown("no reply")])

@@ -5,6 +5,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from tests.unit.catalog.support import CountingClock, PlainBox
@@ -242,3 +243,38 @@ async def test_keys_of_a_record_that_is_removed_stay_in_memory() -> None:
         del storage.records[tenant_path("a")]
         await keys.refresh("a")
         assert keys.find(key_id) is not None
+
+
+async def test_keys_of_an_age_are_rotated_once_by_whichever_server_is_first() -> None:
+    storage, day_ms = MemoryStorage(), 86_400_000
+    async with started(storage, plan(OLD)) as keys, started(storage, plan(OLD)) as other:
+        await keys.ensure(["a", "b"])
+        CLOCK.now_ms += day_ms
+        await keys.ensure(["young"])
+        await keys.rotate(["b"])
+        CLOCK.now_ms += day_ms
+        for tenant in ("a", "b", "young"):
+            await other.refresh(tenant)
+        assert await keys.rotate_older(2 * 86_400) == 1
+        assert await other.rotate_older(2 * 86_400) == 0  # its copy of the record was older
+        assert [len(stored_keys(storage, tenant)) for tenant in ("a", "b", "young")] == [2, 2, 1]
+        assert current(other, "a") == current(keys, "a") == stored_keys(storage, "a")[-1].id
+
+
+async def test_a_server_with_an_age_rotates_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenant_keys, "AGES_CHECKED_S", 0.001)
+    storage = MemoryStorage()
+    settings = replace(plan(OLD), rotate_after_s=86_400.0)
+    async with started(storage, settings) as keys:
+        await keys.ensure(["a"])
+        first = current(keys, "a")
+        CLOCK.now_ms += 86_400_000
+        async with asyncio.timeout(10):
+            while current(keys, "a") == first:  # noqa: ASYNC110 - the task has no event
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        assert len(stored_keys(storage, "a")) == 2
+    async with started(storage, replace(settings, enabled=False)) as keys:
+        CLOCK.now_ms += 86_400_000
+        await asyncio.sleep(0.01)
+        assert len(stored_keys(storage, "a")) == 2

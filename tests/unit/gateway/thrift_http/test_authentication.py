@@ -198,7 +198,9 @@ def test_refusals_are_audited_without_secrets_and_within_a_rate(
         assert "a-wrong-secret" not in str(vars(record))
 
 
-def test_every_refusal_is_reported_with_its_key_and_address(keys: Keys) -> None:
+def test_every_refusal_is_reported_with_its_key_and_address(
+    keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
     refused: list[Refusal] = []
     checker = Authenticator(keys, AuthLimits(), refused=refused.append)  # type: ignore[arg-type]
     with pytest.raises(InvalidCredential):
@@ -211,6 +213,40 @@ def test_every_refusal_is_reported_with_its_key_and_address(keys: Keys) -> None:
         checker.caller(alone)
     assert [each.key_id for each in refused] == ["KA", "KA", ""]
     assert refused[0].peer == "198.51.100.1"
+    assert "a-secret-alone" not in caplog.text + str([vars(line) for line in caplog.records])
+
+
+@pytest.mark.parametrize(
+    ("sent", "who"),
+    [
+        (b"Basic a-secret", "Basic"), (b"Basic KA:a-secret", "Basic"),
+        (b"bearer a-secret", "bearer"), (b"Digest a-secret", "Digest"),
+        (b"a-secret", ""),
+    ],
+)  # fmt: skip
+def test_a_header_that_cannot_be_read_is_audited_without_its_text(
+    keys: Keys, caplog: pytest.LogCaptureFixture, sent: bytes, who: str
+) -> None:
+    refused: list[Refusal] = []
+    checker = Authenticator(keys, AuthLimits(), refused=refused.append)  # type: ignore[arg-type]
+    request = signed()
+    request.headers[b"authorization"] = sent
+    with pytest.raises(InvalidCredential):
+        checker.by_header(request)
+    assert checker.denials == 1
+    assert [each.key_id for each in refused] == [""]
+    (line,) = caplog.records
+    assert vars(line)["who"] == who
+    assert "a-secret" not in str(vars(line))
+
+
+def test_a_request_without_a_header_asks_how_to_authenticate_and_is_no_failure(keys: Keys) -> None:
+    checker = authenticator(keys)
+    request = signed()
+    del request.headers[b"authorization"]
+    with pytest.raises(InvalidCredential, match="missing credentials"):
+        checker.by_header(request)
+    assert checker.denials == 0
 
 
 def test_wrong_secrets_of_one_address_are_not_checked_beyond_a_number(keys: Keys) -> None:

@@ -4,10 +4,15 @@
 what it registers here.
 """
 
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, cast
+
+from msgspec import Raw
 
 from opentalos.broker.peer_rpc.calls import TABLE_CHANGED, TABLE_MARK, TABLE_MUTATIONS
 from opentalos.broker.peer_rpc.client import call_peer
+from opentalos.broker.peer_rpc.codec import encode
 from opentalos.broker.peer_rpc.dispatch import PeerDispatch
 from opentalos.broker.peer_rpc.messages import (
     Empty,
@@ -25,6 +30,8 @@ from opentalos.model.mutation import Mutation
 from opentalos.ports.peers import Peers
 from opentalos.sds.mutation import Applied
 
+CALL_BYTES_MAX: Final = 1 << 20  # of encoded mutations; about 4 ms for each server
+
 Outcome = Applied | TalosError
 
 
@@ -33,14 +40,39 @@ async def ask_mutations(
 ) -> Sequence[Outcome]:
     """Outcomes of mutations that another server applies.
 
-    Raises: Unavailable: none was applied. OutcomeUnknown.
+    A call has at most ``CALL_BYTES_MAX`` of mutations, so that neither server's event loop stands
+    still while it is encoded and decoded. After a failed call nothing more is sent: what is left
+    has its error, since a mutation must not overtake one whose outcome is unknown.
     """
-    request = MutationsRequest(table, [MutationMessage.of(mutation) for mutation in mutations])
+    outcomes: list[Outcome] = []
+    while len(outcomes) < len(mutations):
+        part = _part(mutations, len(outcomes))
+        try:
+            outcomes += await _ask(peers, address, table, part)
+        except TalosError as error:
+            return [*outcomes, *[error] * (len(mutations) - len(outcomes))]
+    return outcomes
+
+
+def _part(mutations: Sequence[Mutation], start: int) -> list[Raw]:
+    """Encoded mutations from ``start`` on, for one call."""
+    part: list[Raw] = []
+    size = 0
+    for mutation in itertools.islice(mutations, start, None):
+        encoded = encode(MutationMessage.of(mutation))
+        if part and size + len(encoded) > CALL_BYTES_MAX:
+            break
+        part.append(Raw(encoded))
+        size += len(encoded)
+    return part
+
+
+async def _ask(peers: Peers, address: str, table: TableName, part: list[Raw]) -> Sequence[Outcome]:
+    """Raises: Unavailable: none was applied. OutcomeUnknown."""
+    request = MutationsRequest(table, cast(list[MutationMessage], part))
     reply = await call_peer(peers, address, TABLE_MUTATIONS, request)
-    if len(reply.outcomes) != len(mutations):
-        raise OutcomeUnknown(
-            f"server {address} sent {len(reply.outcomes)} of {len(mutations)} outcomes"
-        )
+    if len(reply.outcomes) != len(part):
+        raise OutcomeUnknown(f"server {address} sent {len(reply.outcomes)} of {len(part)} outcomes")
     return [shown.outcome() for shown in reply.outcomes]
 
 

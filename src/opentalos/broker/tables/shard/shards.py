@@ -275,12 +275,10 @@ class TableShards:
                 return [error] * len(places)
             name = (table.uuid, table.owner, table.name)
             some = [mutations[place] for place in places]
-            try:
-                return await ask_mutations(peers, error.address, name, some)
-            except TalosError as failure:
-                if isinstance(failure, NotOwner):
-                    await self._catch_up()
-                return [failure] * len(places)
+            outcomes = await ask_mutations(peers, error.address, name, some)
+            if any(isinstance(outcome, NotOwner) for outcome in outcomes):
+                await self._catch_up()
+            return outcomes
         except TalosError as error:
             return [error] * len(places)
 

@@ -1,6 +1,5 @@
 """MetricService: how far consumer groups are; data preview, which MessageService has too."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from opentalos.broker.broker import Broker
@@ -24,16 +23,13 @@ _TITLES: Final = (
 )
 
 
-def _units(found: Sequence[PartitionConsumeUnit]) -> list[metric.PartitionConsumeUnit]:
-    return [
-        metric.PartitionConsumeUnit(
-            partitionId=unit.partition,
-            ipAddr=unit.address,
-            consumerCommitOffset=unit.checkpoint,
-            consumerOffsetLag=unit.lag,
-        )
-        for unit in found
-    ]
+def _unit(unit: PartitionConsumeUnit) -> metric.PartitionConsumeUnit:
+    return metric.PartitionConsumeUnit(
+        partitionId=unit.partition,
+        ipAddr=unit.address,
+        consumerCommitOffset=unit.checkpoint,
+        consumerOffsetLag=unit.lag,
+    )
 
 
 async def query_consumer_group(
@@ -52,7 +48,8 @@ async def get_topic_consume_unit(
     unit = request.consumerGroupAndTopic
     resource = values.resource_of(unit.topicTalosResourceName)
     found = await broker.metrics.consume_unit(caller, unit.consumerGroupName, resource)
-    return metric.GetTopicConsumeUnitResponse(partitionConsumeUnitList=_units(found))
+    units = await broker.work.each(caller.id, found, _unit)
+    return metric.GetTopicConsumeUnitResponse(partitionConsumeUnitList=units)
 
 
 async def query_topic_consume_unit(
@@ -61,11 +58,11 @@ async def query_topic_consume_unit(
     """Progress of every group, by partition."""
     resource = values.resource_of(request.topicTalosResourceName)
     found = await broker.metrics.consume_units(caller, resource)
-    groups = list(found)
-    units = await broker.work.each(caller.id, groups, lambda group: _units(found[group]))
-    return metric.QueryTopicConsumeUnitResponse(
-        topicConsumeUnitMap=dict(zip(groups, units, strict=True))
-    )
+    by_group = {}
+    for group, units in found.items():
+        by_group[group] = await broker.work.each(caller.id, units, _unit)
+        await broker.work.pause()
+    return metric.QueryTopicConsumeUnitResponse(topicConsumeUnitMap=by_group)
 
 
 async def get_data_preview(

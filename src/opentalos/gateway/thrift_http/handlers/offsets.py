@@ -1,5 +1,7 @@
 """MessageService: offsets, time lookup, schedule info."""
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from opentalos.broker.broker import Broker
@@ -32,8 +34,14 @@ async def _infos(
     try:
         found = await broker.messages.offsets_of(caller, resource, partitions)
     except TalosError as error:
-        return [_info(partition, error) for partition in partitions]
-    return list(map(_info, partitions, found))
+        found = [error] * len(partitions)
+    return await _infos_of(broker, caller, zip(partitions, found, strict=True))
+
+
+async def _infos_of(
+    broker: Broker, caller: Principal, found: Iterable[tuple[int, OffsetRange | TalosError]]
+) -> list[message.OffsetInfo]:
+    return await broker.work.each(caller.id, list(found), lambda item: _info(*item))
 
 
 def _check_count(count: int) -> None:
@@ -47,7 +55,7 @@ async def get_topic_offset(
     """Offsets of every partition of a topic."""
     resource = values.resource_of(request.topicTalosResourceName)
     found = await broker.messages.topic_offsets(caller, resource)
-    infos = [_info(partition, item) for partition, item in enumerate(found)]
+    infos = await _infos_of(broker, caller, enumerate(found))
     return message.GetTopicOffsetResponse(offsetInfoList=infos)
 
 
@@ -109,12 +117,10 @@ async def get_schedule_info(
     """The address that serves each partition."""
     resource = values.resource_of(request.topicTalosResourceName)
     _found, addresses = broker.messages.schedule_info(caller, resource)
-    return message.GetScheduleInfoResponse(
-        scheduleInfo={
-            values.topic_and_partition(resource, partition): address
-            for partition, address in enumerate(addresses)
-        }
+    places = await broker.work.each(
+        caller.id, range(len(addresses)), partial(values.topic_and_partition, resource)
     )
+    return message.GetScheduleInfoResponse(scheduleInfo=dict(zip(places, addresses, strict=True)))
 
 
 async def delete_message_index(
