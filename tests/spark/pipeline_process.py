@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.server_process import TALOS
@@ -21,20 +21,26 @@ def small() -> tuple[str, ...]:
     return ("--master", "local[2]", "--conf", "spark.driver.memory=512m", *quick)
 
 
-class PipelineProcess:
-    """``talos pipeline COMMAND ...``; what it says goes to a file."""
+class SaidProcess:
+    """A process; what it says goes to a file in ``folder``."""
 
-    def __init__(self, server: TalosServer, home: Path, *argv: str) -> None:
-        home.mkdir(parents=True, exist_ok=True)
-        self.said_file = home / f"said-{time.monotonic_ns()}"
-        command = [str(TALOS), "pipeline", *argv, "--home", str(home), *small()]
+    def __init__(
+        self,
+        folder: Path,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: Path | None = None,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.said_file = folder / f"said-{time.monotonic_ns()}"
         with self.said_file.open("wb") as said:
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
-                env={**os.environ, "TALOS_URL": server.url, "TALOS_KEY": server.key},
+                env=dict(environment),
+                cwd=cwd,
             )
 
     @property
@@ -43,12 +49,6 @@ class PipelineProcess:
 
     def said(self) -> str:
         return self.said_file.read_text(errors="replace")
-
-    def verdict(self) -> str:
-        """The one line with which it ended. Spark's own worker processes write to the same place,
-        and may complain last that their machine is gone."""
-        (line,) = [line for line in self.said().splitlines() if line.startswith("talos: ")]
-        return line
 
     def wait_for(self, text: str, *, times: int = 1) -> None:
         """Until it has said so."""
@@ -73,6 +73,21 @@ class PipelineProcess:
         """SIGKILL; nothing happens if it ended already."""
         self.process.kill()
         self.process.wait()
+
+
+class PipelineProcess(SaidProcess):
+    """``talos pipeline COMMAND ...``."""
+
+    def __init__(self, server: TalosServer, home: Path, *argv: str) -> None:
+        command = [str(TALOS), "pipeline", *argv, "--home", str(home), *small()]
+        environment = {**os.environ, "TALOS_URL": server.url, "TALOS_KEY": server.key}
+        super().__init__(home, command, environment)
+
+    def verdict(self) -> str:
+        """The one line with which it ended. Spark's own worker processes write to the same place,
+        and may complain last that their machine is gone."""
+        (line,) = [line for line in self.said().splitlines() if line.startswith("talos: ")]
+        return line
 
 
 def until(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 TRIGGER_S = 10.0
 MESSAGES_PER_TRIGGER_MAX = 500_000
+MESSAGES_PER_TASK_MAX = 250_000
+CHECKPOINT = "checkpoint"  # an option of pipelines that may keep it elsewhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +29,26 @@ class PipelineSettings:
     trigger_s: float = TRIGGER_S
     available_now: bool = False  # stop after the messages that exist at the start
     max_messages_per_trigger: int = MESSAGES_PER_TRIGGER_MAX
+    messages_per_task: int = 0  # of a batch, for pipelines whose rows do not pass the driver
     options: Mapping[str, str] = field(default_factory=dict)
 
     def checkpoint(self, name: str) -> Path:
         """The folder of a stream's Spark checkpoint."""
         return self.home / "checkpoints" / name
+
+    def limit_of_trigger(self, tasks: int) -> int:
+        """The limit for a pipeline whose rows do not pass the driver: it grows with the tasks."""
+        return max(self.max_messages_per_trigger, self.messages_per_task * tasks)
+
+    def checkpoint_url(self, name: str) -> str:
+        """Where Spark is to keep it: below ``home``, or where the pipeline's option says."""
+        given = self.options.get(CHECKPOINT, "").rstrip("/")
+        return given or on_this_machine(self.checkpoint(name))
+
+
+def on_this_machine(path: Path) -> str:
+    """The path for Spark, which takes a plain one for one of the cluster's default file system."""
+    return f"file://{path.absolute()}"
 
 
 class Pipeline(Protocol):

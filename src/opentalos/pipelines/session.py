@@ -1,11 +1,17 @@
-"""A Spark session with the settings that pipelines need, and with ``format("talos")``."""
+"""A Spark session with the settings that pipelines need, and with ``format("talos")``.
+
+Either this process starts its own Spark, or spark-submit has started this process. Then master,
+name, memory and Python are those of the submission, and none of its settings is replaced but the
+time zone.
+"""
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from opentalos.adapters.java_home import lean_spark_home, spark_java_home
 from opentalos.model.errors import ConfigError
@@ -14,50 +20,57 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MISSING = "pipelines need PySpark: pip install 'opentalos[spark]'"
+LOCAL: Final = "local[*]"
+PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _LOOPBACK = "127.0.0.1"
 _LOG_FILE = Path(__file__).with_name("log4j2.properties")
 _STACK = "-Xss4m"  # Spark searches long errors with a recursive regular expression
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_CONF = {
-    "spark.ui.enabled": "false",
-    "spark.driver.memory": "1g",
-    "spark.sql.session.timeZone": "UTC",
+_PYTHON = "spark.pyspark.python"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it for the program that it runs
+# Dates of the lake are those of UTC, whatever the defaults of a cluster are.
+_ALWAYS = {"spark.sql.session.timeZone": "UTC"}
+_UNLESS_SET = {
     "spark.ui.showConsoleProgress": "false",
     # Stopping a session does not wait indefinitely for a query that hangs.
     "spark.sql.streaming.stopTimeout": "10s",
     # A reused worker keeps its connections and imports from one trigger to the next.
     "spark.python.worker.reuse": "true",
+    # Options of a query whose values no plan, page or event log shows; Spark's own has url only.
+    "spark.sql.redaction.options.regex": "(?i)url|^key$|secret|password|token",
+}
+_OF_ONE_MACHINE = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": _LOOPBACK,
+    "spark.driver.bindAddress": _LOOPBACK,
 }
 
 
 def open_session(
-    app: str, *, master: str = "local[*]", conf: Mapping[str, str] = _NOTHING
+    app: str, *, master: str | None = None, conf: Mapping[str, str] = _NOTHING
 ) -> "SparkSession":
     """The session of this process; created if there is none.
 
-    Python workers run the same interpreter; times are UTC. Machines of a Spark cluster need the
-    package opentalos installed. ``conf`` overrides the defaults; Java options are added to them.
+    Times are UTC. ``conf`` overrides the defaults; Java options are added to them. On ``local``
+    masters Python workers run this interpreter, on others that of PYSPARK_PYTHON, which must have
+    the package opentalos.
 
-    Raises: ConfigError: PySpark or a supported Java is missing.
+    Args:   master: None: that of spark-submit, else ``local[*]``.
+    Raises: ConfigError: PySpark, a supported Java or the workers' Python is missing; spark-submit
+            has another master.
     """
     try:
         import pyspark
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ConfigError(MISSING) from error
-    os.environ["JAVA_HOME"] = str(spark_java_home())
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings = dict(_CONF)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-        os.environ.setdefault("SPARK_HOME", str(lean_spark_home(Path(pyspark.__path__[0]))))
-        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = _LOOPBACK
-        settings["spark.sql.shuffle.partitions"] = str(_local_cores(master))
-    builder = SparkSession.builder.appName(app).master(master)
-    settings |= conf
-    options = f"-Dlog4j2.configurationFile={_LOG_FILE} {_STACK}"
-    settings[_JAVA_OPTIONS] = f"{options} {conf.get(_JAVA_OPTIONS, '')}".strip()
+    if is_submitted():
+        settings = _of_submission(master, conf)
+    else:
+        settings = _of_own_spark(Path(pyspark.__path__[0]), app, master or LOCAL, conf)
+    builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
     from opentalos.pipelines.datasource import TalosDataSource
@@ -65,6 +78,74 @@ def open_session(
     spark = builder.getOrCreate()
     spark.dataSource.register(TalosDataSource)
     return spark
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit runs this process, so its Java exists already."""
+    return _SUBMITTED in os.environ
+
+
+def check_workers_python(master: str, python: str | None) -> str:
+    """The Python of a cluster's executors, as a path there.
+
+    Spark plans reads and writes of topics in the driver with the same path, so it has to exist
+    where the driver runs, too. No path of the driver is taken for one of the executors.
+
+    Raises: ConfigError: it is not named, or not there for the driver.
+    """
+    if not python:
+        raise ConfigError(
+            f"executors of {master} need a Python that has opentalos: set {PYTHON_VARIABLE} to its "
+            "path on their machines, or ship one with --archives"
+        )
+    if shutil.which(python) is None:
+        raise ConfigError(
+            f"the driver has no {python}, and Spark plans reads with the Python of the executors; "
+            f"start in the folder from which this path of {PYTHON_VARIABLE} is valid (now "
+            f"{Path.cwd()})"
+        )
+    return python
+
+
+def _of_own_spark(package: Path, app: str, master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a Spark that this process starts, and its environment."""
+    os.environ["JAVA_HOME"] = str(spark_java_home())
+    settings = {"spark.app.name": app, "spark.master": master, **_UNLESS_SET, **_ALWAYS}
+    if master.startswith("local"):
+        os.environ[PYTHON_VARIABLE] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        os.environ.setdefault("SPARK_HOME", str(lean_spark_home(package)))
+        settings |= _OF_ONE_MACHINE
+        settings["spark.sql.shuffle.partitions"] = str(_local_cores(master))
+    else:
+        named = conf.get(_PYTHON) or {**os.environ}.get(PYTHON_VARIABLE)
+        os.environ[PYTHON_VARIABLE] = check_workers_python(master, named)
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings |= conf
+    options = f"-Dlog4j2.configurationFile={_LOG_FILE} {_STACK}"
+    settings[_JAVA_OPTIONS] = f"{options} {conf.get(_JAVA_OPTIONS, '')}".strip()
+    return settings
+
+
+def _of_submission(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
+    """What the submission leaves open. Its Java runs, so memory and Java options are settled."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # connects to that Java, whose properties SparkConf reads
+    given = SparkConf()
+    of_submission = given.get("spark.master", "") or ""
+    if master is not None and master != of_submission:
+        raise ConfigError(
+            f"the master is {of_submission or 'not named'} by spark-submit and {master} here; "
+            "give it to spark-submit only"
+        )
+    if of_submission.startswith("local"):
+        os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
+    else:  # as PySpark has it
+        python = {PYTHON_VARIABLE: "python3", **os.environ}[PYTHON_VARIABLE]
+        check_workers_python(of_submission, python)
+    settings = {name: value for name, value in _UNLESS_SET.items() if not given.contains(name)}
+    return {**settings, **_ALWAYS, **conf}
 
 
 def _local_cores(master: str) -> int:

@@ -62,9 +62,11 @@ def _get(ctx: click.Context, path: str) -> dict[str, Any]:
     """The server's reply; empty on any error, because completion cannot show one."""
 
     given = {name: ctx.params.get(name) for name in ("url", "key", "profile", "ca")}
-    data = ctx.params.get("data")
+    data, key_file = (
+        Path(named) if (named := ctx.params.get(name)) else None for name in ("data", "key_file")
+    )
     try:
-        server = ServerOptions(data=Path(data) if data else None, **given)
+        server = ServerOptions(data=data, key_file=key_file, **given)
         found = server.rest(_DEADLINE_S)("GET", path)
     except TalosError:
         return {}

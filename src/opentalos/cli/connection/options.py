@@ -21,7 +21,7 @@ def with_server(command: Callable[_P, _T]) -> Callable[..., _T]:
 
     @functools.wraps(command)
     def run(*arguments: Any, **named: Any) -> _T:
-        fields = ("data", "url", "key", "profile", "ca")
+        fields = ("data", "url", "key", "key_file", "profile", "ca")
         server = ServerOptions(**{name: named.pop(name) for name in fields})
         try:
             return command(*arguments, server=server, **named)  # type: ignore[arg-type]
@@ -41,6 +41,10 @@ def with_server(command: Callable[_P, _T]) -> Callable[..., _T]:
         click.option(
             "--profile", metavar="NAME", shell_complete=profile_names,
             help="Connection profile; see talos profile.  [env: TALOS_PROFILE]",
+        ),
+        click.option(
+            "--key-file", metavar="FILE", type=click.Path(path_type=Path),
+            help="File that contains the access key, ID:SECRET.",
         ),
         click.option(
             "--as", "key", metavar="ID:SECRET",

@@ -29,19 +29,20 @@ class ServerOptions:
     key: str | None = None
     profile: str | None = None
     ca: str | None = None
+    key_file: Path | None = None
 
     def config(self, **settings: Any) -> "ClientConfig":
         """The effective client configuration; ``settings`` are further fields of it.
 
         Raises: ConfigError: a setting is missing or invalid.
         """
-        from opentalos.sdk.core.config import TlsSettings, split_key, split_urls
+        from opentalos.sdk.core.config import TlsSettings, split_urls
 
         given: dict[str, Any] = dict(settings)
         if self.url is not None:
             given["endpoints"] = split_urls(self.url)
-        if self.key is not None:
-            given["key_id"], given["secret"] = split_key(self.key, "--as")
+        if (key := self._given_key()) is not None:
+            given["key_id"], given["secret"] = key
         found = self._resolve(given)
         if self.ca is None:
             return found
@@ -52,6 +53,15 @@ class ServerOptions:
         from opentalos.sdk.rest_client import TIMEOUT_S, RestClient
 
         return RestClient(self.config(), TIMEOUT_S if timeout_s is None else timeout_s)
+
+    def _given_key(self) -> tuple[str, str] | None:
+        from opentalos.sdk.core.config import key_in_file, split_key
+
+        if self.key_file is not None:
+            if self.key is not None:
+                raise ConfigError("--as and --key-file both give a key; pass one of them")
+            return key_in_file(self.key_file)
+        return None if self.key is None else split_key(self.key, "--as")
 
     def _resolve(self, given: Mapping[str, Any]) -> "ClientConfig":
         from opentalos.sdk.core.config import KEY_VARIABLE, URL_VARIABLE, ClientConfig
@@ -65,8 +75,8 @@ class ServerOptions:
         # A key from the environment or a profile is sent only to an address from the same source,
         # or to one that an option names: TALOS_URL without TALOS_KEY is an error, not a lookup.
         known = dict(os.environ)
-        if self.key is not None:
-            known[KEY_VARIABLE] = self.key
+        if "key_id" in given:
+            known[KEY_VARIABLE] = f"{given['key_id']}:{given['secret']}"
         if self.url is not None and known.get(KEY_VARIABLE):
             known[URL_VARIABLE] = self.url
         if known.get(URL_VARIABLE) and self.url in (None, known[URL_VARIABLE]):
@@ -79,21 +89,15 @@ class ServerOptions:
 
 def _from_data_directory(data: Path, given: Mapping[str, Any]) -> "ClientConfig":
     """The server of a data directory, with the key of the first administrator."""
-    from opentalos.sdk.core.config import ClientConfig, split_key
+    from opentalos.sdk.core.config import ClientConfig, key_in_file
 
     found = dict(given)
     if "endpoints" not in found:
         found["endpoints"] = (_url_in(data),)
     if "key_id" not in found:
-        path = data / "root.key"
-        try:
-            found["key_id"], found["secret"] = split_key(path.read_text("utf-8"), str(path))
-        except (OSError, UnicodeDecodeError) as error:
-            # In a cluster, only the server that created the first administrator has this file.
-            reason = error.strerror if isinstance(error, OSError) else "not a text file"
-            raise ConfigError(
-                f"cannot read key file {path}: {reason}; pass --as ID:SECRET"
-            ) from error
+        # In a cluster, only the server that created the first administrator has this file.
+        remedy = "; pass --as ID:SECRET"
+        found["key_id"], found["secret"] = key_in_file(data / "root.key", remedy)
     return ClientConfig(**found)
 
 

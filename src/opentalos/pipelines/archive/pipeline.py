@@ -22,10 +22,11 @@ from opentalos.pipelines.archive.batch_check import BatchCheck
 from opentalos.pipelines.archive.batch_rows import WrittenRows
 from opentalos.pipelines.archive.delta_archive import DeltaArchive
 from opentalos.pipelines.archive.hadoop_files import HadoopFiles
+from opentalos.pipelines.datasource.connection import whole_number
 from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS
 from opentalos.pipelines.lake.sink import stream_of
 from opentalos.pipelines.lake.written_rows import check_shared
-from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.pipeline import CHECKPOINT, PipelineSettings, on_this_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,8 @@ class Archive:
             "compression": f"{', '.join(_CODECS)}; default: {_CODECS[0]}",
             "starting-position": 'earliest (default), latest, or as format("talos") has it',
             "group": "consumer group that shows the progress; default: pipeline-archive",
+            "tasks": "input partitions of a batch; default: Spark's default parallelism",
+            CHECKPOINT: "folder or hdfs://HOST:PORT/PATH; default: below --home, on this machine",
             _ON_EXPIRED: "fail (default) or skip: messages that expired before they were read",
             _ON_DELETED: "fail (default) or drop: a topic of the pattern that was deleted",
         }
@@ -67,26 +70,31 @@ class Archive:
         if codec not in _CODECS:
             known = ", ".join(_CODECS)
             raise ConfigError(f"archive.compression is {codec!r}: choose one of {known}")
+        checkpoint = settings.checkpoint_url(self.name)
         check = BatchCheck(
-            str(settings.checkpoint(self.name)),
+            checkpoint,
             given.get(_ON_EXPIRED) == "skip" or given.get(_ON_DELETED) == "drop",
         )
-        path = given.get("path") or str(settings.home / "archive")
+        path = given.get("path") or on_this_machine(settings.home / "archive")
         stream = (
             spark.readStream.format("talos")
-            .options(**_source(settings))
+            .options(**_source(settings, spark.sparkContext.defaultParallelism))
             .load()
             .writeStream.queryName(self.name)
             .foreachBatch(_writer(spark, path, codec, check))
-            .option("checkpointLocation", str(settings.checkpoint(self.name)))
+            .option("checkpointLocation", checkpoint)
         )
         if settings.available_now:
             return stream.trigger(availableNow=True).start()
         return stream.trigger(processingTime=f"{settings.trigger_s} seconds").start()
 
 
-def _source(settings: PipelineSettings) -> dict[str, str]:
-    """Options of the read. Raises: ConfigError: not one of topics and topic-pattern."""
+def _source(settings: PipelineSettings, tasks: int) -> dict[str, str]:
+    """Options of the read.
+
+    Args:   tasks: of a batch, unless that is an option.
+    Raises: ConfigError: not one of topics and topic-pattern, or an invalid option.
+    """
     given = settings.options
     chosen = {"topics": given.get("topics"), "topicPattern": given.get("topic-pattern")}
     read = {name: value for name, value in chosen.items() if value}
@@ -98,6 +106,8 @@ def _source(settings: PipelineSettings) -> dict[str, str]:
             raise ConfigError(f"archive.{name} is {given[name]!r}: choose {known}")
     if given.get(_ON_DELETED) == "drop" and "topicPattern" not in read:
         raise ConfigError(f"archive.{_ON_DELETED}=drop needs archive.topic-pattern")
+    if "tasks" in given:
+        tasks = whole_number("archive.tasks", given["tasks"])
     return {
         **read,
         "url": settings.url,
@@ -107,7 +117,8 @@ def _source(settings: PipelineSettings) -> dict[str, str]:
         "columns": ",".join(ALL_COLUMNS),
         "onExpired": given.get(_ON_EXPIRED, "fail"),
         "onDeleted": given.get(_ON_DELETED, "fail"),
-        "maxMessagesPerTrigger": str(settings.max_messages_per_trigger),
+        "tasks": str(tasks),
+        "maxMessagesPerTrigger": str(settings.limit_of_trigger(tasks)),
     }
 
 

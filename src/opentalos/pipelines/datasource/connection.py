@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 from opentalos.model.errors import ConfigError
@@ -16,6 +17,7 @@ from opentalos.sdk.core.config import (
     KEY_VARIABLE,
     URL_VARIABLE,
     ClientConfig,
+    key_in_file,
     split_key,
     split_urls,
 )
@@ -31,11 +33,16 @@ def client_of(config: ClientConfig) -> Client:
 
 
 def connection(options: Mapping[str, str]) -> ClientConfig:
-    """The connection from ``url``, ``key`` and ``profile``, otherwise from the SDK's defaults.
+    """The connection from ``url``, ``key`` or ``keyFile``, and ``profile``, otherwise from the
+    SDK's defaults.
 
     Raises: ConfigError: an option is missing or invalid.
     """
     given = lowered(options)
+    if "keyfile" in given:
+        if "key" in given:
+            raise ConfigError("the options key and keyFile both give a key; keep one of them")
+        given["key"] = ":".join(key_in_file(Path(given["keyfile"])))
     settings: dict[str, Any] = {}
     if "timeoutseconds" in given:
         settings["deadline_s"] = float(whole_number("timeoutSeconds", given["timeoutseconds"]))

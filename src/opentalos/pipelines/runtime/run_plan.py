@@ -36,7 +36,7 @@ class RunPlan:
     options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     every_s: float | None = None
     outage_s: float = OUTAGE_S
-    master: str = "local[*]"
+    master: str | None = None  # None: that of spark-submit, else local[*]
     conf: Mapping[str, str] = field(default_factory=dict)
     supervised: bool = False  # the run ends at the end of stdin, so it cannot outlive its parent
 

@@ -19,7 +19,7 @@ from opentalos.pipelines.runtime.progress import STARTING, WAITING
 from opentalos.pipelines.runtime.run_lock import RunLock
 from opentalos.pipelines.runtime.run_plan import Event, PipelineFailed, RunPlan, Say
 from opentalos.pipelines.runtime.runs import BatchRun, Run, StreamRun
-from opentalos.pipelines.session import open_session
+from opentalos.pipelines.session import is_submitted, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,8 @@ class Runner:
                 cause, and the others were stopped; a new run continues at the checkpoints.
         """
         pipelines = self._plan.load()
-        find_java()  # before the wait for a server
+        if not is_submitted():
+            find_java()  # before the wait for a server
         with ExitStack() as stack:
             locks = [RunLock(self._plan.settings.home, name) for name in pipelines]
             for lock in locks:
@@ -93,6 +94,8 @@ class Runner:
         java = machine.java.lang.ProcessHandle.current().pid()
         for lock in locks:
             lock.note_java(java)
+        if page := spark.sparkContext.uiWebUrl:
+            self._note(f"Spark UI: {page}")
         return spark
 
     def _loop(self, spark: "SparkSession", runs: list[Run]) -> None:

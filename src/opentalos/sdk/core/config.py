@@ -135,6 +135,16 @@ def split_key(text: str, where: str) -> tuple[str, str]:
     return key_id, secret
 
 
+def key_in_file(path: Path, remedy: str = "") -> tuple[str, str]:
+    """Key id and secret in a file with ``ID:SECRET``. Raises: ConfigError, with the remedy."""
+    try:
+        text = path.expanduser().read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise ConfigError(f"cannot read key file {path}: {reason}{remedy}") from error
+    return split_key(text, str(path))
+
+
 def split_urls(text: str) -> tuple[str, ...]:
     """Split endpoints separated by commas."""
     return tuple(url.strip() for url in text.split(",") if url.strip())

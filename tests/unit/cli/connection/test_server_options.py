@@ -52,6 +52,27 @@ def test_both_options_need_nothing_else() -> None:
     assert (config.endpoints, config.key_id, config.secret) == ((HERE,), "AK1", "s")
 
 
+def test_a_key_may_be_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "key"
+    file.write_text("AK1:s\n")
+    config = ServerOptions(url=HERE, key_file=file).config()
+    assert (config.endpoints, config.key_id, config.secret) == ((HERE,), "AK1", "s")
+    monkeypatch.setenv("TALOS_URL", "http://env:1")
+    monkeypatch.setenv("TALOS_KEY", "AKENV:e")
+    config = ServerOptions(key_file=file).config()
+    assert (config.endpoints, config.key_id) == (("http://env:1",), "AK1")
+
+
+def test_one_key_is_given_and_its_file_is_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--as and --key-file both give a key"):
+        ServerOptions(url=HERE, key="AK1:s", key_file=tmp_path).config()
+    with pytest.raises(ConfigError, match=r"cannot read key file .*absent: No such file"):
+        ServerOptions(url=HERE, key_file=tmp_path / "absent").config()
+    (tmp_path / "key").write_text("no colon")
+    with pytest.raises(ConfigError, match="must have the form ID:SECRET"):
+        ServerOptions(url=HERE, key_file=tmp_path / "key").config()
+
+
 def test_several_addresses_and_a_ca_are_accepted() -> None:
     config = ServerOptions(url="https://a:1,https://b:2", key="AK1:s", ca="ca.pem").config()
     assert config.endpoints == ("https://a:1", "https://b:2")

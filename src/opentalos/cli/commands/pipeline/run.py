@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -12,10 +13,12 @@ from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.pairs import pair_of
 from opentalos.cli.input.pipelines_home import with_pipelines_home
 from opentalos.cli.output.formats import Output, with_format
+from opentalos.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from opentalos.pipelines.runtime.run_plan import Event, RunPlan
 
+_SUBMIT_MODULE = "opentalos.cli.spark_submit.talos_pipeline"
 _SUPERVISOR_ONLY = {"stall_s", "restarts_max", "alarm_hook"}
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -52,6 +55,20 @@ def list_pipelines(output: Output) -> None:
             click.echo(f"    -o {row['name']}.{option}=...  {does}")
 
 
+@pipeline.command(name="submit-file")
+def submit_file() -> None:
+    """Print the path of the file to give to spark-submit.
+
+    The arguments after it are those of "talos pipeline". Spark's cluster, its settings and its
+    Python are those of the submission.
+
+    Example: spark-submit --master yarn $(talos pipeline submit-file) run archive --key-file key
+    """
+    found = find_spec(_SUBMIT_MODULE)
+    assert found is not None
+    click.echo(found.origin)
+
+
 def _run_options(command: CommandT) -> CommandT:
     run: Any = command
     for option in (
@@ -60,8 +77,8 @@ def _run_options(command: CommandT) -> CommandT:
             "--conf", multiple=True, metavar="NAME=VALUE", help="Spark setting; repeatable."
         ),
         click.option(
-            "--master", metavar="URL",
-            default="local[*]", show_default=True, help="Spark master URL."
+            "--master", metavar="URL", show_default="that of spark-submit, else local[*]",
+            help="Spark master URL.",
         ),
         click.option(
             "--outage", "outage_s", metavar="SECONDS",
@@ -77,7 +94,8 @@ def _run_options(command: CommandT) -> CommandT:
         ),
         click.option(
             "--messages-per-trigger", metavar="N",
-            type=click.IntRange(1), default=500_000, show_default=True,
+            type=click.IntRange(1),
+            show_default="500000; archive: 250000 per task if that is more",
             help="Maximum messages per batch of a stream pipeline.",
         ),
         click.option(
@@ -210,11 +228,19 @@ def _run_command() -> tuple[str, ...]:
 
 def _plan(given: dict[str, Any], *, supervised: bool) -> "RunPlan":
     """The run that the options describe."""
-    from opentalos.pipelines.pipeline import PipelineSettings
+    from opentalos.pipelines.pipeline import (
+        MESSAGES_PER_TASK_MAX,
+        MESSAGES_PER_TRIGGER_MAX,
+        PipelineSettings,
+    )
     from opentalos.pipelines.runtime.run_plan import RunPlan, parse_options
+    from opentalos.pipelines.session import is_submitted
 
     server: ServerOptions = given["server"]
+    if is_submitted():
+        _check_submitted(server, supervised=supervised)
     config = server.config()
+    limit = given["messages_per_trigger"]
     conf = dict(pair_of(text, "--conf", "NAME=VALUE") for text in given["conf"])
     if given["verbose"]:
         conf.setdefault("spark.log.level", "WARN")
@@ -227,7 +253,8 @@ def _plan(given: dict[str, Any], *, supervised: bool) -> "RunPlan":
             olap=given["olap"],
             trigger_s=given["trigger_s"],
             available_now=given["available_now"],
-            max_messages_per_trigger=given["messages_per_trigger"],
+            max_messages_per_trigger=limit or MESSAGES_PER_TRIGGER_MAX,
+            messages_per_task=0 if limit else MESSAGES_PER_TASK_MAX,
         ),
         options=parse_options(given["options"]),
         every_s=given["every_s"],
@@ -236,6 +263,17 @@ def _plan(given: dict[str, Any], *, supervised: bool) -> "RunPlan":
         conf=conf,
         supervised=supervised,
     )
+
+
+def _check_submitted(server: ServerOptions, *, supervised: bool) -> None:
+    """Refuse what spark-submit cannot run, or would show. Raises: ConfigError."""
+    if supervised:
+        raise ConfigError(
+            "spark-submit runs one run and cannot be supervised from inside; use talos pipeline "
+            "supervise --master URL, or restart spark-submit itself"
+        )
+    if server.key is not None:
+        raise ConfigError("Spark's pages show --as; pass --key-file, or set TALOS_KEY")
 
 
 def _printer(form: str) -> "Callable[[Event], None]":

@@ -16,8 +16,8 @@ from opentalos.pipelines.datasource.connection import (
 from opentalos.sdk.core.config import ClientConfig
 
 _KNOWN: Final = (
-    "url", "key", "profile", "timeoutSeconds", "topic", "compression", "writeId", "delivery",
-    "blockMessages", "blockBytes", "metadata",
+    "url", "key", "keyFile", "profile", "timeoutSeconds", "topic", "compression", "writeId",
+    "delivery", "blockMessages", "blockBytes", "metadata",
 )  # fmt: skip
 # Spark also passes its own options of a stream to the sink.
 _SPARKS: Final = ("checkpointLocation", "queryName", "outputMode")

@@ -20,8 +20,8 @@ from opentalos.pipelines.datasource.source.start_at import Edge, StartAt, parse_
 from opentalos.sdk.core.config import ClientConfig
 
 _EITHER: Final = (
-    "url", "key", "profile", "timeoutSeconds", "topic", "topics", "topicPattern", "columns",
-    "startingPosition", "group", "onExpired", "tasks",
+    "url", "key", "keyFile", "profile", "timeoutSeconds", "topic", "topics", "topicPattern",
+    "columns", "startingPosition", "group", "onExpired", "tasks",
 )  # fmt: skip
 _BATCH: Final = (*_EITHER, "endingPosition", "partitions")
 _STREAM: Final = (

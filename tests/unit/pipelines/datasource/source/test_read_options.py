@@ -135,6 +135,18 @@ def test_the_server_is_found_as_the_sdk_finds_it(
     assert (named.endpoints, named.key_id) == (("http://two:1",), "E")
 
 
+def test_the_key_may_be_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("ID:SECRET\n")
+    given = {"url": "http://h:1", "keyFile": str(file)}
+    assert (connection(given).key_id, connection(given).secret) == ("ID", "SECRET")
+    assert read_options({**given, "topic": "clicks"}, streaming=True).config.secret == "SECRET"
+    with pytest.raises(ConfigError, match="key and keyFile both give a key"):
+        connection({**given, "key": "A:B"})
+    with pytest.raises(ConfigError, match=r"cannot read key file .*absent"):
+        connection({**given, "keyFile": str(tmp_path / "absent")})
+
+
 def test_deleted_topics_are_dropped_only_by_a_pattern() -> None:
     pattern = {name: text for name, text in TOPIC.items() if name != "topic"}
     pattern["topicPattern"] = "a.*"
