@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.server_process import TALOS
@@ -22,12 +22,21 @@ def small() -> tuple[str, ...]:
 
 
 class PipelineProcess:
-    """``talos pipeline COMMAND ...``; what it says goes to a file."""
+    """``talos pipeline COMMAND ...``; what it says goes to a file.
 
-    def __init__(self, server: TalosServer, home: Path, *argv: str) -> None:
+    Args: program: runs in place of ``talos``.
+    """
+
+    def __init__(
+        self,
+        server: TalosServer,
+        home: Path,
+        *argv: str,
+        program: Sequence[str] = (str(TALOS),),
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.said_file = home / f"said-{time.monotonic_ns()}"
-        command = [str(TALOS), "pipeline", *argv, "--home", str(home), *small()]
+        command = [*program, "pipeline", *argv, "--home", str(home), *small()]
         with self.said_file.open("wb") as said:
             self.process = subprocess.Popen(
                 command,
