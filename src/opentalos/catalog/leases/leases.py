@@ -31,7 +31,7 @@ from opentalos.ports.meta_store import MetaStore
 
 PREFIX: Final = "leases"
 CAS_ATTEMPTS_MAX: Final = 16  # against renewals of the same tenant
-OBSERVED_MAX: Final = 20_000  # leases; one that is forgotten is observed anew, so expires later
+OBSERVED_MAX: Final = 20_000  # leases; a forgotten one is observed again, so it expires later
 _MS_PER_S: Final = 1_000
 
 

@@ -3,12 +3,12 @@
 import os
 import secrets
 import socket
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from opentalos.adapters.polling_threads import PollingThreads
 from opentalos.model.errors import (
     ConfigError,
     LeaseHeld,
@@ -43,8 +43,8 @@ class RunLeases:
     one thread renews all of them at a third of their ttl, and another, which never does I/O,
     watches the clock. A lease is lost when a renewal is refused, or when none succeeded until
     shortly before another run may have it: then ``lost`` has the reason and ``on_lost`` is called,
-    once, from such a thread. If the process does not end by itself within ``_EXIT_S``, it exits.
-    ``release`` ends all that, and frees the leases.
+    once, by the thread that watches. If the process does not end by itself within ``_EXIT_S``, it
+    exits. ``release`` ends all that, and frees the leases.
 
     A process that is stopped notices nothing. What it writes later carries its epoch, by which the
     tables of the lake refuse it.
@@ -58,8 +58,8 @@ class RunLeases:
         self._home, self._id = settings.home, home_id(settings.home)
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(_HOLDER_BYTES)}"
         self._held: dict[str, HeldLease] = {}  # by the lease's name
-        self._ended, self._losing = threading.Event(), threading.Lock()
-        self._threads: list[threading.Thread] = []
+        self._threads = PollingThreads(_POLL_S)
+        self._refused = ""  # why a renewal was
         self.lost = ""
 
     def take(self, pipeline: str, pause: Pause) -> int:
@@ -75,15 +75,14 @@ class RunLeases:
             self._free(name, note.epoch)
         held = self._wait(name, pipeline, note.epoch if note is not None else 0, pause)
         LeaseNote.of_this_process(held.epoch).write(self._home, pipeline)
+        if not self._held:
+            self._threads.start(renew_leases=self._renew_all, watch_leases=self._watch)
         self._held[name] = held
-        self._start()
         return held.epoch
 
     def release(self) -> None:
         """Free the leases, so that another run need not wait until they expire."""
-        self._ended.set()
-        for thread in self._threads:
-            thread.join(_JOIN_S)
+        self._threads.end(_JOIN_S)
         for held in () if self.lost else self._held.values():
             self._free(held.name, held.epoch)
 
@@ -114,46 +113,33 @@ class RunLeases:
     def _patience_s(self) -> float:
         return self._plan.lease_s * _WAIT_PART
 
-    def _start(self) -> None:
-        if not self._threads:
-            for target in (self._renew_all, self._watch):
-                name = f"leases-{target.__name__}"
-                self._threads.append(threading.Thread(target=target, name=name, daemon=True))
-            for thread in self._threads:
-                thread.start()
-
     def _renew_all(self) -> None:
-        while not self._ended.wait(_POLL_S) and not self.lost:
-            for held in list(self._held.values()):
-                now_s = time.monotonic()
-                if not held.is_due(now_s):
-                    continue
-                try:
-                    self._put(held.name, epoch=held.epoch)
-                except LeaseNotHeld as error:
-                    self._lose(str(error))
-                except TalosError:
-                    continue  # again at the next look, until the other thread ends it
-                else:
-                    self._held[held.name] = held.renewed(now_s)
+        for held in list(self._held.values()):
+            now_s = time.monotonic()
+            if self._refused or not held.is_due(now_s):
+                continue
+            try:
+                self._put(held.name, epoch=held.epoch)
+            except LeaseNotHeld as error:
+                self._refused = str(error)
+            except TalosError:
+                continue  # again at the next look, until the other thread ends it
+            else:
+                self._held[held.name] = held.renewed(now_s)
 
     def _watch(self) -> None:
-        while not self._ended.wait(_POLL_S):
-            now_s = time.monotonic()
-            for held in list(self._held.values()):
-                if held.must_stop(now_s):
-                    silent_s = now_s - held.asked_s
-                    self._lose(f"lease {held.name} could not be renewed for {silent_s:.0f} s")
-            if self.lost and not self._ended.wait(_EXIT_S):
-                os._exit(_EXIT_STATUS)  # the main thread hangs
-
-    def _lose(self, reason: str) -> None:
-        with self._losing:
-            if self.lost or self._ended.is_set():
-                return
-            self.lost = f"stopped, since another run may have taken over: {reason}"
+        reason, now_s = self._refused, time.monotonic()
+        for held in list(self._held.values()):
+            if not reason and held.must_stop(now_s):
+                silent_s = now_s - held.asked_s
+                reason = f"lease {held.name} could not be renewed for {silent_s:.0f} s"
+        if not reason:
+            return
+        self.lost = f"stopped, since another run may have taken over: {reason}"
         self._say(Event("note", self.lost))
         self._on_lost()
+        if not self._threads.ended_within(_EXIT_S):
+            os._exit(_EXIT_STATUS)  # the main thread hangs
 
     def _put(self, name: str, **more: int) -> Any:
         ttl_ms = int(self._plan.lease_s * 1000)

@@ -22,7 +22,7 @@ PAUSED: Final = 0.06  # of writes: the holder is stopped in the middle
 PAUSE_S: Final = 3.0 * TTL_S  # at most
 RELEASES: Final = 0.05  # of a holder's steps: it ends, and another process begins
 DIES: Final = 0.03  # the same without a release
-PATIENCE_S: Final = 60.0  # after the faults somebody must get the lease within this time
+PATIENCE_S: Final = 60.0  # after the faults a new holder must get it within this time
 
 
 class FencedTable:
