@@ -184,7 +184,7 @@ class ArchiveWriter:
         """
         if not batch.epoch:
             return
-        noted = files.glob(f"{prefix}*")
+        noted = files.glob(f"{prefix}*[0-9]")  # not one whose writing a crash cut off
         newest = max((int(path.rpartition("-")[2]) for path in noted), default=0)
         batch.check_epoch(f"archive at {self._path}", newest)
         if newest < batch.epoch:
