@@ -77,6 +77,16 @@ group has to be reset.
 A checkpoint is the offset of the last processed message, or -1. Each client chooses where a group
 without a checkpoint starts; REST workers start with the first retained message.
 
+## Leases
+
+A lease lets processes of a tenant agree which of them acts. `PUT /leases/{lease}` takes it, and the
+reply has its `epoch`, which is higher than that of any holder before. Renew it with that epoch
+every third of `ttl_ms`; count `ttl_ms` from before the request, and stop when it has passed without
+a renewal, or when one is refused with 409 `LeaseNotHeld`. `DELETE` makes it free at once; otherwise
+another holder gets it when the server has seen no renewal for `ttl_ms`, by a clock that never
+jumps. A lease does not stop a paused process: let whatever it writes keep the highest epoch seen,
+and refuse lower ones. `holder` must be unique to a process. A tenant has at most 100 leases.
+
 ## Following a topic
 
 `GET /topics/{topic}/events` is a stream of server-sent events, one per message. The ID of an

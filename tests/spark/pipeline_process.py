@@ -76,10 +76,19 @@ class SaidProcess:
 
 
 class PipelineProcess(SaidProcess):
-    """``talos pipeline COMMAND ...``."""
+    """``talos pipeline COMMAND ...``.
 
-    def __init__(self, server: TalosServer, home: Path, *argv: str) -> None:
-        command = [str(TALOS), "pipeline", *argv, "--home", str(home), *small()]
+    Args: program: runs in place of ``talos``.
+    """
+
+    def __init__(
+        self,
+        server: TalosServer,
+        home: Path,
+        *argv: str,
+        program: Sequence[str] = (str(TALOS),),
+    ) -> None:
+        command = [*program, "pipeline", *argv, "--home", str(home), *small()]
         environment = {**os.environ, "TALOS_URL": server.url, "TALOS_KEY": server.key}
         super().__init__(home, command, environment)
 

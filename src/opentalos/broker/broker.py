@@ -25,6 +25,7 @@ from opentalos.broker.cluster.records import SERVERS
 from opentalos.broker.cluster.service import ClusterService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
 from opentalos.broker.groups.consumers import ConsumerService
+from opentalos.broker.groups.leases import LeaseService
 from opentalos.broker.groups.metrics import MetricService
 from opentalos.broker.groups.resets import GroupResetService
 from opentalos.broker.groups.rest_workers import GroupMemberService
@@ -51,6 +52,7 @@ from opentalos.broker.tables.maintenance.upkeep import TableUpkeep
 from opentalos.broker.tables.shard.shards import TableShards
 from opentalos.catalog.access.authorize import Authorizer
 from opentalos.catalog.encryption.tenant_keys import EncryptionPlan, TenantKeys
+from opentalos.catalog.leases.leases import LeaseCatalog
 from opentalos.catalog.principals.ended_sessions import EndedSessions
 from opentalos.catalog.principals.key_uses import KeyUses
 from opentalos.catalog.principals.principals import PrincipalDirectory
@@ -155,6 +157,7 @@ class Broker:
         self.group_members = GroupMemberService(
             context, self.consumers, self.plain_messages, groups
         )
+        self.leases = LeaseService(context, LeaseCatalog(stores.meta))
         # Quotas, usage, overview.
         self.quotas = QuotaService(context, quotas)
         self.partition_quotas = PartitionQuotaService(context, quotas, catalogs.projections)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from opentalos.catalog.access.roles import ROLE_NAMES, role_name, with_limits
+from opentalos.catalog.leases.lease import Lease, LeaseRequest
+from opentalos.catalog.leases.leases import ObservedLease
 from opentalos.catalog.principals.principals import IssuedKey, KeyInfo, LiveKey, PrincipalInfo
 from opentalos.catalog.quota.decision import Decision, Outcome
 from opentalos.catalog.quota.projection import Projection, projection_fields, projection_of
@@ -22,9 +24,12 @@ __all__ = [
     "Decision",
     "IssuedKey",
     "KeyInfo",
+    "Lease",
+    "LeaseRequest",
     "LiveKey",
     "LockedPartitions",
     "NewTopic",
+    "ObservedLease",
     "Outcome",
     "PartitionConsumeUnit",
     "PartitionQuota",

@@ -32,6 +32,11 @@ _COMMANDS = {
         "Print the messages of a topic.",
     ),
     "group": ("opentalos.cli.commands.group.admin", "group", "Show and reset consumer groups."),
+    "lease": (
+        "opentalos.cli.commands.group.leases",
+        "lease",
+        "Show leases and take them away.",
+    ),
     "table": (
         "opentalos.cli.commands.table.admin",
         "table",

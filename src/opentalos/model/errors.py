@@ -254,6 +254,10 @@ class ManifestFull(Unavailable):
     """Not done: this partition has as many segments as one record can name; others are served."""
 
 
+class LeaseHeld(Unavailable):
+    """Not done: another holder has the named lease; it is free once that lease has expired."""
+
+
 class DeadlinePassed(Unavailable):
     """Not done: the caller's deadline passed first."""
 

@@ -23,6 +23,7 @@ MISSING = "pipelines need PySpark: pip install 'opentalos[spark]'"
 LOCAL: Final = "local[*]"
 PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_EPOCH = "opentalos.epoch"  # a local property, which the thread of a stream inherits
 _LOOPBACK = "127.0.0.1"
 _LOG_FILE = Path(__file__).with_name("log4j2.properties")
 _STACK = "-Xss4m"  # Spark searches long errors with a recursive regular expression
@@ -152,3 +153,13 @@ def _local_cores(master: str) -> int:
     """The number of concurrent tasks of ``local``, ``local[N]`` or ``local[*]``."""
     given = master.partition("[")[2].rstrip("]").partition(",")[0]
     return int(given) if given.isdigit() else (os.cpu_count() or 1) if given else 1
+
+
+def epoch_of(spark: "SparkSession") -> int:
+    """Epoch of the lease under which this thread's pipeline runs; 0: it has none."""
+    return int(spark.sparkContext.getLocalProperty(_EPOCH) or 0)
+
+
+def set_epoch(spark: "SparkSession", epoch: int) -> None:
+    """Streams and batches that this thread starts from now on run under this epoch."""
+    spark.sparkContext.setLocalProperty(_EPOCH, str(epoch))

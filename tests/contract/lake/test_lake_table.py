@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.contract.lake.openers import LAYOUT, Home
 
-from opentalos.model.errors import BadRequest, ConfigError, StoreUnavailable
+from opentalos.model.errors import BadRequest, ConfigError, LeaseNotHeld, StoreUnavailable
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import Batch, DataFile, Layout, Span
 
@@ -100,6 +100,54 @@ def test_a_read_takes_a_span_of_time(table: LakeTable) -> None:
     assert stored(table, Span(HOUR_MS, HOUR_MS + hour_ms)) == [("a", 1), ("b", 1)]
     assert stored(table, Span(HOUR_MS + 1, HOUR_MS + hour_ms + 1)) == [("b", 1), ("c", 1)]
     assert stored(table, Span(0, HOUR_MS)) == []
+
+
+def test_a_run_that_another_one_replaced_is_refused(table: LakeTable, home: Home) -> None:
+    """Also one that has its files already, or repeats a batch that was committed."""
+    late = home.open()
+    assert table.commit(Batch("q", 0, epoch=4), written(table, visits("a")))
+    files = written(late, visits("late"))
+    assert table.commit(Batch("q", 1, epoch=5), written(table, visits("b")))
+    for number in (1, 2):
+        with pytest.raises(LeaseNotHeld, match="epoch 4: a run with epoch 5"):
+            late.commit(Batch("q", number, epoch=4), files)
+    assert not home.open().commit(Batch("q", 1, epoch=6), written(table, visits("b")))
+    assert home.open().commit(Batch("q", 2, epoch=6), written(table, visits("c")))
+    assert stored(home.open()) == [("a", 1), ("b", 1), ("c", 1)]
+
+
+def test_merges_of_a_replaced_run_are_refused_and_other_queries_are_not(
+    table: LakeTable,
+) -> None:
+    assert table.merge(Batch("m", 0, epoch=2), visits("a", count=2))
+    with pytest.raises(LeaseNotHeld):
+        table.merge(Batch("m", 1, epoch=1), visits("a", count=9))
+    assert table.merge(Batch("other", 0, epoch=1), visits("b", count=3))
+    assert table.merge(Batch("m", 1), visits("a", count=4)), "without a lease, never refused"
+    assert stored(table) == [("a", 4), ("b", 3)]
+
+
+def test_of_two_runs_that_write_at_once_the_later_one_stays(home: Home) -> None:
+    """The former commits before or is refused; afterwards it is always refused."""
+    home.open()
+
+    def writer(epoch: int, page: str) -> Callable[[LakeTable], bool]:
+        def write(table: LakeTable) -> bool:
+            def once() -> bool:
+                return table.commit(Batch("q", epoch, epoch), written(table, visits(page)))
+
+            try:
+                return until_done(once)
+            except LeaseNotHeld:
+                return False
+
+        return write
+
+    former, later = race([writer(1, "former"), writer(2, "later")], home)
+    assert later
+    assert stored(home.open()) == [("former", 1)] * former + [("later", 1)]
+    with pytest.raises(LeaseNotHeld):
+        home.open().commit(Batch("q", 9, 1), written(home.open(), visits("x")))
 
 
 def test_two_writers_of_one_batch_store_it_once(home: Home) -> None:

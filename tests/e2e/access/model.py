@@ -209,6 +209,12 @@ def looks(caller: Caller, _: World) -> Outcome:
     return _permitted(not caller.anonymous and own and allows(caller, "describe"))
 
 
+def coordinates(caller: Caller, _: World) -> Outcome:
+    """Whoever may read what is its own, as a worker of a consumer group does."""
+    own = administers(caller) or Right.GET in OWN_OF_ROLE[caller.role]
+    return _permitted(not caller.anonymous and own and allows(caller, "get"))
+
+
 def manages(caller: Caller, _: World) -> Outcome:
     """Whoever may create and change things of its own."""
     everything = administers(caller) or OWN_OF_ROLE[caller.role] == Right.ALL

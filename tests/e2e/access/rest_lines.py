@@ -253,6 +253,29 @@ ENCRYPTION_LINES = (
     ),
 )  # fmt: skip
 
+LEASE, HELD = "leases/{lease}", {"holder": "host:1", "ttl_ms": 60_000}
+OF_ANOTHER = "?tenant=CLempty"
+TAKE, SEE = each(model.coordinates, model.administrator), each(model.looks, model.administrator)
+LEASE_LINES = (
+    rest(f"PUT {LEASE}", model.coordinates, arguments=path("leases/run", HELD)),
+    rest(
+        f"PUT {LEASE}", TAKE, variant="of another tenant",
+        arguments=path("leases/run", HELD, OF_ANOTHER),
+    ),
+    rest("GET leases", model.looks),
+    rest("GET leases", SEE, query=OF_ANOTHER, variant="of another tenant"),
+    rest(f"GET {LEASE}", model.looks, arguments=path("leases/run")),
+    rest(
+        f"GET {LEASE}", SEE, variant="of another tenant",
+        arguments=path("leases/run", None, OF_ANOTHER),
+    ),
+    rest(f"DELETE {LEASE}", model.coordinates, arguments=path("leases/run")),
+    rest(
+        f"DELETE {LEASE}", TAKE, variant="of another tenant",
+        arguments=path("leases/run", None, OF_ANOTHER),
+    ),
+)  # fmt: skip
+
 CLUSTER_LINES = (
     rest("GET cluster", LOOK),
     rest("GET cluster/partitions", LOOK, fails=ALONE),
@@ -266,4 +289,7 @@ CLUSTER_LINES = (
     ),
 )  # fmt: skip
 
-LINES = (*TOPIC_LINES, *GROUP_LINES, *TABLE_LINES, *TENANT_LINES, *ENCRYPTION_LINES, *CLUSTER_LINES)
+LINES = (
+    *TOPIC_LINES, *GROUP_LINES, *TABLE_LINES, *TENANT_LINES, *ENCRYPTION_LINES, *LEASE_LINES,
+    *CLUSTER_LINES,
+)  # fmt: skip

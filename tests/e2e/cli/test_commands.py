@@ -13,6 +13,8 @@ from tests.server_process import ROOT_KEY, TALOS, ServerProcess
 from tests.tls_files import TlsFolder
 
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.sdk import ClientConfig
+from opentalos.sdk.rest_client import RestClient
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -207,6 +209,22 @@ def test_a_group_without_workers_is_deleted(talos: Commands) -> None:
     said = talos.fails("group", "reset", topic, "left", "--to", "end")
     assert "list the groups with talos group list" in said
     assert list(talos.folder.glob("*undo*")) == []
+
+
+def test_leases_are_shown_and_taken_away(talos: Commands) -> None:
+    assert talos("lease", "list").err == "no leases\n"
+    rest = RestClient(
+        ClientConfig(endpoints=(talos.server.url,), key_id=ROOT_KEY.key_id, secret=ROOT_KEY.secret)
+    )
+    rest("PUT", "leases/run", {"holder": "host:1", "ttl_ms": 60_000})
+    (row,) = talos("lease", "list", "--format", "json").rows
+    assert (row["name"], row["holder"], row["epoch"], row["expired"]) == ("run", "host:1", 1, False)
+    assert "host:1" in talos("lease", "show", "run").out
+    refused = talos("lease", "release", "run", "--epoch", 7, status=1)
+    assert "host:1 holds it under epoch 1" in refused.err
+    talos("lease", "release", "run", "--epoch", 1)
+    assert "no lease run is held" in talos("lease", "show", "run", status=1).err
+    assert talos("lease", "list", "--tenant", "nobody").err == "no leases\n"
 
 
 def test_profiles_and_data_directories_find_the_server(talos: Commands) -> None:

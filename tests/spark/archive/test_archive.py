@@ -16,6 +16,7 @@ from opentalos.pipelines.archive.hadoop_files import HadoopFiles
 from opentalos.pipelines.archive.pipeline import ARCHIVE, ArchiveWriter
 from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS
 from opentalos.pipelines.runtime.causes import cause_of
+from opentalos.pipelines.session import set_epoch
 
 
 def test_spark_and_duckdb_read_each_message_once(
@@ -37,6 +38,33 @@ def test_spark_and_duckdb_read_each_message_once(
     assert days == {item.day for item in rows.selectExpr("to_date(append_time) as day").collect()}
     values = rows.where("partition = 0").orderBy("offset").select("value").limit(3).collect()
     assert [bytes(value.value) for value in values] == [b"0", b"1", b"2"]
+
+
+def test_a_run_that_another_one_replaced_adds_nothing(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    fill(server, "fenced", 100)
+    given = settings(server, tmp_path, topics="fenced")
+    folder = tmp_path / "archive"
+    (tmp_path / "archive.batches").mkdir()
+    (tmp_path / "archive.batches" / "epoch-0000000000000000009.fresh").touch()  # as after a crash
+    try:
+        set_epoch(spark, 5)
+        run(spark, given)
+        fill(server, "fenced", 100, new=False)
+        set_epoch(spark, 4)
+        with pytest.raises(PySparkException) as caught:
+            run(spark, given)
+        assert cause_of(caught.value).kind == "LeaseNotHeld"
+        assert not cause_of(caught.value).passing
+        assert archived(folder) == each_once({0: 100, 1: 100})
+        set_epoch(spark, 6)
+        run(spark, given)
+    finally:
+        set_epoch(spark, 0)
+    assert archived(folder) == each_once({0: 200, 1: 200})
+    (noted,) = (tmp_path / "archive.batches").glob("epoch-*[0-9]")
+    assert noted.name == f"epoch-{6:019}"
 
 
 class Died(Exception):

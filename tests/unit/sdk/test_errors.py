@@ -51,6 +51,7 @@ SEVERAL = {
     errors.AttemptsExceeded: errors.ThrottleRejected,
     errors.StorageFull: errors.ExcessivePending,
     errors.ManifestFull: errors.ExcessivePending,
+    errors.LeaseHeld: errors.ExcessivePending,
     errors.StoreUnavailable: errors.PartitionNotServing,
     errors.RecoveryStuck: errors.PartitionNotServing,
     errors.Fenced: errors.OutcomeUnknown,

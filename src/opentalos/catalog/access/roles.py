@@ -88,6 +88,13 @@ def may_look(principal: Principal) -> bool:
     return principal.admin or bool(_OWN[principal.role] & Permission.DESCRIBE_TOPIC)
 
 
+def may_coordinate(principal: Principal) -> bool:
+    """Whether the principal may hold leases of its tenant: like consumer groups, for readers."""
+    if principal.anonymous or not _allows(principal, Scope.GET):
+        return False
+    return principal.admin or bool(_OWN[principal.role] & Permission.GET_MESSAGE)
+
+
 def may_manage_itself(principal: Principal) -> bool:
     """Whether the principal may change its own keys, and what plain names mean to it."""
     manages = not principal.anonymous and _allows(principal, Scope.MANAGE)

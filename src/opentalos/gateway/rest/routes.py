@@ -1,7 +1,7 @@
 """All routes of REST in one table."""
 
 from opentalos.gateway.rest.cluster import cluster, status, weight_proposals
-from opentalos.gateway.rest.group import groups, workers
+from opentalos.gateway.rest.group import groups, leases, workers
 from opentalos.gateway.rest.message import events, messages
 from opentalos.gateway.rest.routing.forms import NAME, PRINTABLE
 from opentalos.gateway.rest.routing.openapi import get_document
@@ -51,6 +51,7 @@ TABLE = RouteTable(
         *events.ROUTES,
         *groups.ROUTES,
         *workers.ROUTES,
+        *leases.ROUTES,
         *tables.ROUTES,
         *table_rows.ROUTES,
         *table_streams.ROUTES,

@@ -60,6 +60,7 @@ CODES: Final[dict[type[TalosError], ErrorCode]] = {
     errors.AttemptsExceeded: ErrorCode.THROUGHPUT_EXCEED,
     errors.StorageFull: ErrorCode.SERVICE_UNAVAILABLE,
     errors.ManifestFull: ErrorCode.SERVICE_UNAVAILABLE,
+    errors.LeaseHeld: ErrorCode.SERVICE_UNAVAILABLE,
     errors.DeadlinePassed: ErrorCode.REQUEST_TIMEOUT,
     errors.StoreUnavailable: ErrorCode.SERVICE_UNAVAILABLE,
     errors.RecoveryStuck: ErrorCode.SERVICE_UNAVAILABLE,

@@ -76,6 +76,7 @@ FORMS: dict[type[TalosError], Form] = {
     errors.AttemptsExceeded: Form(35, 429),
     errors.StorageFull: _PENDING,
     errors.ManifestFull: _PENDING,
+    errors.LeaseHeld: _PENDING,  # leases are of REST only
     errors.DeadlinePassed: Form(33),
     errors.StoreUnavailable: _NOT_SERVING,
     errors.RecoveryStuck: _NOT_SERVING,

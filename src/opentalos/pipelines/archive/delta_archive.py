@@ -25,6 +25,7 @@ from opentalos.pipelines.lake.layout import Batch, DataFile, Layout
 from opentalos.pipelines.lake.opening import delta_url
 from opentalos.pipelines.lake.sink import stream_of
 from opentalos.pipelines.lake.written_rows import RowsMissing, check_shared
+from opentalos.pipelines.session import epoch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,7 +72,7 @@ class DeltaArchive:
         if self._table is None:
             # The first stream owns the table: another one would add the same messages again.
             self._table = DeltaLakeTable(self._url, LAYOUT, self._options, owner=stream)
-        batch = Batch(stream, batch_id)
+        batch = Batch(stream, batch_id, epoch_of(spark))
         if self._table.has(batch):
             return
         writer = self._table.writer()

@@ -24,9 +24,11 @@ from opentalos.pipelines.archive.delta_archive import DeltaArchive
 from opentalos.pipelines.archive.hadoop_files import HadoopFiles
 from opentalos.pipelines.datasource.connection import whole_number
 from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS
+from opentalos.pipelines.lake.layout import Batch
 from opentalos.pipelines.lake.sink import stream_of
 from opentalos.pipelines.lake.written_rows import check_shared
 from opentalos.pipelines.pipeline import CHECKPOINT, PipelineSettings, on_this_machine
+from opentalos.pipelines.session import epoch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +42,7 @@ _GONE: Final = {_ON_EXPIRED: ("fail", "skip"), _ON_DELETED: ("fail", "drop")}
 _LISTS_KEPT: Final = 100  # batches; Spark repeats only the last one
 _DATE: Final = "date"  # of the append time, UTC
 _OWNER: Final = "stream.json"
+_EPOCH: Final = "epoch-"  # begins the name of the file that notes the highest one
 
 
 class Archive:
@@ -149,7 +152,8 @@ class ArchiveWriter:
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
         """Write one batch; it is complete when its list exists.
 
-        Raises: ConfigError: the folder is the archive of another stream. RowsMissing: the files do
+        Raises: ConfigError: the folder is the archive of another stream. LeaseNotHeld: a run with a
+        higher epoch has written; this batch is not complete. RowsMissing: the files do
         not have the messages of the batch, which is not complete then.
         """
         spark = messages.sparkSession
@@ -158,6 +162,8 @@ class ArchiveWriter:
         # Beside the archive, so that its readers do not see it.
         beside = f"{self._path}.batches"
         self._check_owner(files, f"{beside}/{_OWNER}", stream)
+        batch = Batch(stream, batch_id, epoch_of(spark))
+        self._fence(files, f"{beside}/{_EPOCH}", batch)
         listed, staged = f"{beside}/{batch_id:09}.json", f"{beside}/{batch_id:09}"
         if files.exists(listed):
             files.delete(staged)
@@ -166,6 +172,7 @@ class ArchiveWriter:
         files.delete_all(f"{self._path}/{_DATE}=*/{prefix}*.parquet")
         self._write(messages, staged)
         self._check(spark, staged, batch_id)
+        self._fence(files, f"{beside}/{_EPOCH}", batch)  # writing took its time
         names = self._move(files, staged, prefix)
         files.write_new(listed, json.dumps({"stream": stream, "files": names}))
         files.delete(staged)
@@ -180,6 +187,21 @@ class ArchiveWriter:
                 f"{self._path} is the archive of another checkpoint (stream {owner['stream']}, "
                 f"not {stream}); choose another path"
             )
+
+    def _fence(self, files: HadoopFiles, prefix: str, batch: Batch) -> None:
+        """Refuse the batch of a run that another one replaced, and note its epoch if it is newer.
+
+        Raises: LeaseNotHeld.
+        """
+        if not batch.epoch:
+            return
+        noted = files.glob(f"{prefix}*[0-9]")  # not one whose writing a crash cut off
+        newest = max((int(path.rpartition("-")[2]) for path in noted), default=0)
+        batch.check_epoch(f"archive at {self._path}", newest)
+        if newest < batch.epoch:
+            files.write_new(f"{prefix}{batch.epoch:019}", "")
+            for path in noted:
+                files.delete(path)
 
     def _write(self, messages: DataFrame, staged: str) -> None:
         dated = messages.withColumn(_DATE, F.to_date("append_time"))

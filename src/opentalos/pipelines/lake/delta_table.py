@@ -3,7 +3,8 @@
 The table is a folder on local disk, HDFS or a store with the protocol of S3. Files are written
 where the rows are; a commit adds one entry to the log of Delta, which the store creates only if
 nobody else has created it. The entry contains the batch as the application transaction of its
-query, so Delta itself refuses a batch that another writer committed meanwhile.
+query, so Delta itself refuses a batch that another writer committed meanwhile. Beside it the entry
+has the epoch of the query's lease, so a run that has lost its lease is refused.
 
 Readers need the format alone: Spark, Trino and DuckDB with their Delta readers, or any reader of
 Parquet over ``files()``. deltalake does not sync files on a local disk, where a power loss may
@@ -252,6 +253,8 @@ class DeltaLakeTable:
         with self._translated("write", StoreUnavailable):
             table = self._open()
             last = table.transaction_version(batch.query)
+            newest = table.transaction_version(batch.fence)
+        batch.check_epoch(self._layout.name, newest)
         if last is not None and last >= batch.number:
             return False
         with self._translated("write", OutcomeUnknown):
@@ -383,8 +386,10 @@ def _translated(what: str, otherwise: type[TalosError]) -> Iterator[None]:
 def _transaction(batch: Batch) -> "CommitProperties":
     from deltalake import CommitProperties, Transaction
 
-    transaction = Transaction(batch.query, batch.number)
-    return CommitProperties(max_commit_retries=COMMIT_TRIES_MAX, app_transactions=[transaction])
+    transactions = [Transaction(batch.query, batch.number)]
+    if batch.epoch:
+        transactions.append(Transaction(batch.fence, batch.epoch))
+    return CommitProperties(max_commit_retries=COMMIT_TRIES_MAX, app_transactions=transactions)
 
 
 def _instant(time_us: int) -> str:

@@ -55,8 +55,9 @@ class LakeTable(LakeUpkeep, Protocol):
     and possibly others, for engines that read files; they exist until a later ``vacuum``. Files of
     a partitioned table lack the partition columns, which are folders NAME=VALUE in their paths.
 
-    Raises: BadRequest: rows do not fit; StoreUnavailable: not done, another writer was first or the
-    store is down; OutcomeUnknown: committed or not: repeat the same batch.
+    Raises: BadRequest: rows do not fit; LeaseNotHeld: not done, a run of the query with a higher
+    epoch has written; StoreUnavailable: not done, another writer was first or the store is down;
+    OutcomeUnknown: committed or not: repeat the same batch.
     """
 
     def writer(self) -> FileWriter: ...

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from opentalos.model.errors import BadRequest, ConfigError
+from opentalos.pipelines.lease import check_epoch
 
 TIME_TYPE: Final = pa.timestamp("us", "UTC")
 TARGET_BYTES: Final = 128 << 20  # of a file after compaction
@@ -134,10 +135,27 @@ ALL: Final = Span()
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The application transaction of a commit: a query's id, and its batches in ascending order."""
+    """The application transaction of a commit: a query's id, and its batches in ascending order.
+
+    ``epoch``: of the lease under which the query runs; 0: it has none, and is never refused for it.
+    """
 
     query: str
     number: int
+    epoch: int = 0
+
+    @property
+    def fence(self) -> str:
+        """The name under which a table keeps the highest epoch of the query."""
+        return f"lease/{self.query}"
+
+    def check_epoch(self, table: str, newest: int | None) -> None:
+        """Return unless a later run of the query has written the table.
+
+        Args:   newest: the highest epoch that the table has seen; None: none.
+        Raises: LeaseNotHeld: not done.
+        """
+        check_epoch(f"batch {self.number} to table {table}", self.epoch, newest or 0)
 
 
 @dataclass(frozen=True, slots=True)

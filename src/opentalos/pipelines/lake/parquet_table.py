@@ -3,9 +3,11 @@
 An hour's file names the last batch of each query in its metadata, so its rows and the record of
 their batch change together, by one rename. A batch of several hours becomes visible hour by hour;
 when it is repeated after a crash, hours that have it are skipped. Writers take turns by a lock.
+The epochs of leases are in a file of the table, which is compared while the lock is held.
 """
 
 import fcntl
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ from opentalos.model.errors import (
     OutcomeUnknown,
     StoreUnavailable,
 )
+from opentalos.pipelines.lake.durable_files import write_json
 from opentalos.pipelines.lake.file_writer import FileWriter, LocalFileWriter
 from opentalos.pipelines.lake.lake_table import UNUSED_HOURS
 from opentalos.pipelines.lake.layout import (
@@ -43,6 +46,7 @@ HOUR_S: Final = 3600
 QUERIES_MAX: Final = 64  # whose last batch a file names; a table usually has one
 _STAGED: Final = ".staged"
 _LOCK: Final = ".lock"
+_EPOCHS: Final = ".epochs.json"  # the highest of each query, by which a late run is refused
 _MARK: Final = "opentalos.batch."  # prefix of a query's id in a file's metadata
 _US_PER_MS: Final = 1000
 
@@ -72,6 +76,7 @@ class ParquetTable:
         if not paths:
             return False
         with self._writing():
+            self._fence(batch)
             rows = self._layout.rows(pa.concat_tables(pq.read_table(path) for path in paths))
             stored = self._store(batch, rows, lambda old, new: pa.concat_tables([old, new]))
             for path in paths:
@@ -84,6 +89,7 @@ class ParquetTable:
         if not fresh.num_rows:
             return False
         with self._writing():
+            self._fence(batch)
             return self._store(batch, fresh, self._merged)
 
     def read(self, span: Span = ALL) -> pa.Table:
@@ -141,6 +147,29 @@ class ParquetTable:
             if statistics is not None and statistics.has_min_max:
                 yield statistics.min_raw
                 yield statistics.max_raw
+
+    def _fence(self, batch: Batch) -> None:
+        """Refuse the batch of a run that another one replaced, and note its epoch if it is newer.
+
+        The writers' lock is held. Raises: LeaseNotHeld; ConfigError: the note cannot be read.
+        """
+        if not batch.epoch:
+            return
+        path = self._folder / _EPOCHS
+        try:
+            seen = {str(query): int(epoch) for query, epoch in json.loads(path.read_text()).items()}
+        except FileNotFoundError:
+            seen = {}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"could not read the epochs of table {self._layout.name}: {error}; delete {path} "
+                "once no other run writes the table"
+            ) from error
+        newest = seen.pop(batch.query, 0)
+        batch.check_epoch(self._layout.name, newest)
+        if newest < batch.epoch:
+            others = dict(list(seen.items())[1 - QUERIES_MAX :])
+            write_json(path, {**others, batch.query: batch.epoch})
 
     def _store(
         self, batch: Batch, rows: pa.Table, combined: Callable[[pa.Table, pa.Table], pa.Table]

@@ -16,6 +16,7 @@ from opentalos.pipelines.lake.file_writer import FileWriter
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import ALL, Batch, DataFile, Layout, Span
 from opentalos.pipelines.lake.written_rows import check_shared
+from opentalos.pipelines.session import epoch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +58,7 @@ class LakeSink:
         query = stream_of(spark)
         if query is None:
             raise BadRequest("a LakeSink takes the batches of a stream; use it with foreachBatch")
-        batch = Batch(query, batch_id)
+        batch = Batch(query, batch_id, epoch_of(spark))
         if self._merge:
             self._table.merge(batch, rows.toArrow())
             return

@@ -8,6 +8,7 @@ from opentalos.model.errors import ConfigError, TalosError
 from opentalos.pipelines.pipeline import Pipeline, PipelineSettings
 from opentalos.pipelines.registry import load, unknown
 
+LEASE_S = 30.0  # after which another host takes over from a run that cannot be reached
 OUTAGE_S = 300.0  # how long a run waits for an unavailable server, at its start and later
 
 
@@ -36,6 +37,7 @@ class RunPlan:
     options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     every_s: float | None = None
     outage_s: float = OUTAGE_S
+    lease_s: float = LEASE_S
     master: str | None = None  # None: that of spark-submit, else local[*]
     conf: Mapping[str, str] = field(default_factory=dict)
     supervised: bool = False  # the run ends at the end of stdin, so it cannot outlive its parent

@@ -10,12 +10,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import psutil
+
 from opentalos.adapters.java_home import find_java
 from opentalos.model.errors import TalosError
 from opentalos.pipelines.pipeline import BatchPipeline, Pipeline, StreamPipeline
 from opentalos.pipelines.runtime.causes import cause_of
 from opentalos.pipelines.runtime.connection import outage_reason
 from opentalos.pipelines.runtime.progress import STARTING, WAITING
+from opentalos.pipelines.runtime.run_leases import RunLeases
 from opentalos.pipelines.runtime.run_lock import RunLock
 from opentalos.pipelines.runtime.run_plan import Event, PipelineFailed, RunPlan, Say
 from opentalos.pipelines.runtime.runs import BatchRun, Run, StreamRun
@@ -35,8 +38,9 @@ class _Stopped(BaseException):
 class Runner:
     """One run.
 
-    Theory of operation. ``run`` takes the lock of every pipeline, waits for the server, opens one
-    Spark session, and then polls each ``Run`` in turn from one thread: a stream is started and
+    Theory of operation. ``run`` takes the lock of every pipeline, waits for the server, takes the
+    lease of every pipeline, by which hosts with the same home agree who runs it, opens one Spark
+    session, and then polls each ``Run`` in turn from one thread: a stream is started and
     watched, a batch pipeline runs to its end within its poll. SIGTERM and SIGINT set ``_stopping``,
     which ends the loop between two batches; while a blocking call of Spark is in progress they
     raise ``_Stopped`` instead. A failure that may pass makes its run wait; any other failure stops
@@ -47,6 +51,8 @@ class Runner:
         self._plan, self._say = plan, say
         self._stopping = False
         self._raises = False  # a signal interrupts what is under way
+        self._leases: RunLeases | None = None
+        self._java: psutil.Process | None = None
 
     def run(self) -> None:
         """Run until all pipelines end or a signal arrives.
@@ -66,14 +72,41 @@ class Runner:
             runs = [self._run_of(pipeline) for pipeline in pipelines.values()]
             try:
                 self._wait_for_server(runs)
+                self._take_leases(stack, runs)
                 spark = self._session(stack, locks, runs)
                 self._loop(spark, runs)
-            except TalosError:
-                raise
             except _Stopped:
                 self._note("stopped")
             except Exception as error:  # for example because its Java process was killed
+                if self._leases is not None and self._leases.lost:
+                    raise PipelineFailed(self._leases.lost) from error
+                if isinstance(error, TalosError):
+                    raise
                 raise PipelineFailed(f"the Spark session failed: {cause_of(error)}") from error
+
+    def _take_leases(self, stack: ExitStack, runs: list[Run]) -> None:
+        """In one order, to avoid a deadlock of two runs. They are freed after the session ended."""
+        leases = self._leases = RunLeases(self._plan, self._say, self._kill_java)
+        stack.callback(leases.release)
+
+        def pause() -> None:
+            for run in runs:
+                run.beat(WAITING)
+            self._check_leases()
+            self._rest()
+
+        for run in sorted(runs, key=lambda run: run.name):
+            run.epoch = leases.take(run.name, pause)
+
+    def _check_leases(self) -> None:
+        if self._leases is not None and self._leases.lost:
+            raise PipelineFailed(self._leases.lost)
+
+    def _kill_java(self) -> None:
+        """So that nothing of this run writes any more; called by a thread of the leases."""
+        with suppress(psutil.NoSuchProcess):
+            if self._java is not None:
+                self._java.kill()
 
     def _run_of(self, pipeline: Pipeline) -> Run:
         if isinstance(pipeline, StreamPipeline):
@@ -92,8 +125,10 @@ class Runner:
         machine = spark.sparkContext._jvm
         assert machine is not None
         java = machine.java.lang.ProcessHandle.current().pid()
+        self._java = psutil.Process(java)
         for lock in locks:
             lock.note_java(java)
+        self._check_leases()  # one that was lost before found no Java to kill
         if page := spark.sparkContext.uiWebUrl:
             self._note(f"Spark UI: {page}")
         return spark
@@ -101,6 +136,7 @@ class Runner:
     def _loop(self, spark: "SparkSession", runs: list[Run]) -> None:
         try:
             while left := [run for run in runs if not run.ended]:
+                self._check_leases()
                 for run in left:
                     with self._interruptible():
                         run.poll(spark)

@@ -23,6 +23,7 @@ from opentalos.pipelines.runtime.progress import (
     progress_of,
 )
 from opentalos.pipelines.runtime.run_plan import Event, PipelineFailed, RunPlan, Say
+from opentalos.pipelines.session import set_epoch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +47,7 @@ class Run(ABC):
     ) -> None:
         self.name = pipeline.name
         self.settings: PipelineSettings = plan.settings_of(pipeline.name)
+        self.epoch = 0  # of the pipeline's lease
         self.ended = False
         self._outage_s, self._say, self._outage_reason = plan.outage_s, say, outage_reason
         self._down_since: float | None = None
@@ -150,6 +152,7 @@ class StreamRun(Run):
     def _start(self, spark: "SparkSession") -> None:
         self.beat(STARTING)
         try:
+            set_epoch(spark, self.epoch)
             self._query = self._pipeline.start(spark, self.settings)
         except Exception as error:
             self._failed(error)
@@ -189,6 +192,7 @@ class BatchRun(Run):
         began = time.monotonic()
         self.beat(IN_A_RUN)
         try:
+            set_epoch(spark, self.epoch)
             self._pipeline.run(spark, self.settings)
         except Exception as error:
             self._failed(error)

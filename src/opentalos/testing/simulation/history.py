@@ -31,6 +31,9 @@ unique in the whole history.
 | changes | table, topic, partition | start, next, changes: [[offset, change]] |
 | mark | table, topic | timestamp_ms, offsets: [[partition, next]] |
 | stream | table, topic, enabled | |
+| take-lease, renew-lease | lease, holder, ttl_s, epoch? of a renewal | epoch |
+| release-lease | lease, holder, epoch | |
+| lease-write | lease, holder, epoch: a write that is refused below the highest epoch seen | |
 
 Every operation may have ``server`` (which served it) and ``healed`` (all faults have ended, so it
 must succeed). A final read, made at the end, also has ``start`` and ``next``, and may have
@@ -66,7 +69,7 @@ Notes are facts without an outcome.
 | table-dropped | table: changes that its streams have not published are lost |
 | killed-at | server, point: the kill point right before or after which it died |
 | stream-gap | table, topic: the stream stopped; gap_ms: from this time on changes are missing |
-| unanswered, answered-twice, unhandled-error, deadlock | text |
+| stuck-lease, unanswered, answered-twice, unhandled-error, deadlock | text |
 | never-rebalanced, crowded-topic, stale-schedule, forward-loop | text |
 | assigned | topic uuid, owners by partition: what a cluster's controller published |
 | announced | host, wait_s: an announced restart, once the process has ended |

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from opentalos.testing.simulation.checks.checker import Anomaly, check
 from opentalos.testing.simulation.clients.batch_producers import batch_workload
 from opentalos.testing.simulation.clients.cluster_workload import cluster_workload
+from opentalos.testing.simulation.clients.lease_clients import lease_workload
 from opentalos.testing.simulation.clients.sdk_producers import sdk_workload
 from opentalos.testing.simulation.clients.workload import standard_workload
 from opentalos.testing.simulation.cluster.world import ClusterConfig, ClusterWorld
@@ -113,6 +114,14 @@ def run_sdk_seed(seed: int, config: WorldConfig | None = None) -> Report:
     with _no_collection():
         world = World(seed, config)
         history = world.run(sdk_workload)
+        return Report(seed, check(history), history, world.loop.time())
+
+
+def run_lease_seed(seed: int, config: WorldConfig | None = None) -> Report:
+    """Run holders of a lease that write to one table, and check their history."""
+    with _no_collection():
+        world = World(seed, config)
+        history = world.run(lease_workload)
         return Report(seed, check(history), history, world.loop.time())
 
 

@@ -11,6 +11,7 @@ from opentalos.catalog.access.roles import (
     ACTIONS,
     ROLE_NAMES,
     may_administer,
+    may_coordinate,
     may_look,
     may_manage,
     may_manage_itself,
@@ -154,6 +155,14 @@ def test_who_may_create_resources_change_itself_and_look() -> None:
     describer = with_limits(ALICE, KeyLimits(scopes=(Scope.DESCRIBE,)))
     assert [may_look(caller) for caller in (ALICE, ROOT, _as("viewer"), describer)] == [True] * 4
     assert not any(may_look(caller) for caller in (scoped, manager, _as("agent"), GUEST))
+
+
+def test_readers_may_hold_leases() -> None:
+    reader = with_limits(ALICE, KeyLimits(scopes=(Scope.GET,)))
+    may = (ALICE, ROOT, _as("viewer"), _as("billing"), _as("operator"), reader)
+    assert all(map(may_coordinate, may))
+    putter = with_limits(ALICE, KeyLimits(scopes=(Scope.PUT, Scope.MANAGE)))
+    assert not any(map(may_coordinate, (putter, _as("agent"), GUEST)))
 
 
 def test_a_keys_scope_on_a_table_includes_its_schema() -> None:

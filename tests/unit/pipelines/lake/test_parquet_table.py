@@ -1,6 +1,7 @@
 """What only the Parquet home of a lake table does; tests/contract/lake has the rest."""
 
 import fcntl
+import json
 import pickle
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -88,6 +89,27 @@ def test_a_file_names_the_last_batches_of_a_bounded_number_of_queries(
     metadata = pq.read_schema(path).metadata
     assert len([name for name in metadata if name.startswith(b"opentalos.batch.")]) == QUERIES_MAX
     assert not append(table, QUERIES_MAX + 1, rows(0), f"query{QUERIES_MAX + 1}")
+
+
+def test_epochs_are_kept_for_a_bounded_number_of_queries(
+    table: ParquetTable, tmp_path: Path
+) -> None:
+    for number in range(QUERIES_MAX + 2):
+        table.merge(Batch(f"query{number}", 0, epoch=number + 1), rows(0))
+    kept = json.loads((tmp_path / "t" / ".epochs.json").read_text())
+    assert len(kept) == QUERIES_MAX
+    assert kept[f"query{QUERIES_MAX + 1}"] == QUERIES_MAX + 2
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"q": "x"}'])
+def test_a_damaged_note_of_epochs_is_named_and_nothing_is_written(
+    table: ParquetTable, tmp_path: Path, text: str
+) -> None:
+    table.merge(Batch("q", 0, epoch=1), rows(0))
+    (tmp_path / "t" / ".epochs.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"delete .*epochs\.json once no other run writes"):
+        table.merge(Batch("q", 1, epoch=2), rows(1))
+    assert table.read().num_rows == 1
 
 
 def test_a_writer_can_be_sent_to_another_process(table: ParquetTable) -> None:

@@ -86,6 +86,11 @@ def _run_options(command: CommandT) -> CommandT:
             help="Seconds a server may be unreachable before the run fails.",
         ),
         click.option(
+            "--lease", "lease_s", metavar="SECONDS",
+            type=click.FloatRange(3, 3600), default=30.0, show_default=True,
+            help="Seconds after which another host takes over from a run that is out of reach.",
+        ),
+        click.option(
             "--available-now", is_flag=True, help="Process existing messages, then exit."
         ),
         click.option(
@@ -259,6 +264,7 @@ def _plan(given: dict[str, Any], *, supervised: bool) -> "RunPlan":
         options=parse_options(given["options"]),
         every_s=given["every_s"],
         outage_s=given["outage_s"],
+        lease_s=given["lease_s"],
         master=given["master"],
         conf=conf,
         supervised=supervised,

@@ -32,6 +32,10 @@ class NoSuchStream(BadRequest):
     """The table has no stream to that topic."""
 
 
+class NoSuchLease(BadRequest):
+    """The tenant has no lease of that name."""
+
+
 class NoSession(BadRequest):
     """The request belongs to no session."""
 
@@ -56,6 +60,7 @@ def usable() -> Iterator[None]:
 STATUS: dict[type[TalosError], int] = {
     NotServed: 404,
     NoSuchStream: 404,
+    NoSuchLease: 404,
     NoSession: 404,
     MethodNotAllowed: 405,
     UnsupportedMediaType: 415,
@@ -112,6 +117,7 @@ STATUS: dict[type[TalosError], int] = {
     errors.AttemptsExceeded: 429,
     errors.StorageFull: 503,
     errors.ManifestFull: 503,
+    errors.LeaseHeld: 409,
     errors.DeadlinePassed: 503,
     errors.StoreUnavailable: 503,
     errors.RecoveryStuck: 503,

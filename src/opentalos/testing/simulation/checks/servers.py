@@ -17,6 +17,7 @@ _SEGMENT = re.compile(r"(?P<log>.+/\d+)/(?P<base>\d+)-(?P<epoch>\d+)\.log")
 HIDDEN = "TopicNotExist"  # the only error that a caller without permission may receive
 FORGOTTEN = "producer"  # in the rejection of one that a partition does not know any more
 REPORTED = (
+    "stuck-lease",
     "never-rebalanced",
     "crowded-topic",
     "stale-schedule",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.testing.simulation.checks import (
     cluster_stories,
+    lease_stories,
     lookup_stories,
     metering_stories,
     sequence_stories,
@@ -22,6 +23,7 @@ from opentalos.testing.simulation.history import History, Recorder, dump
 CASES = (
     stories.CASES
     | cluster_stories.CASES
+    | lease_stories.CASES
     | lookup_stories.CASES
     | metering_stories.CASES
     | sequence_stories.CASES

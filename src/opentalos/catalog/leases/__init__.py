@@ -1,0 +1,1 @@
+"""Named leases of tenants: who holds one, and under which epoch."""
