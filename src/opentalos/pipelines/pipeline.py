@@ -19,12 +19,14 @@ CHECKPOINT = "checkpoint"  # an option of pipelines that may keep it elsewhere
 class PipelineSettings:
     """Settings of a run; ``options`` are those of one pipeline, by its own names.
 
-    Below ``home``: checkpoints/NAME, lake/TABLE, olap, side/NAME, invoices.
+    Below ``home``: checkpoints/NAME, lake/TABLE, olap, side/NAME, invoices. With a ``lake``, TABLE
+    and side/NAME are below it.
     """
 
     url: str  # http://HOST:PORT
     key: str  # KEYID:SECRET of an administrator, who may read the system topics
     home: Path
+    lake: str = ""  # "": Parquet below home; delta+hdfs://HOST:PORT/PATH, delta+s3://BUCKET/PATH
     olap: str = ""  # "": Parquet below home/olap; druid://COORDINATOR_HOST:PORT,BROKER_HOST:PORT
     trigger_s: float = TRIGGER_S
     available_now: bool = False  # stop after the messages that exist at the start

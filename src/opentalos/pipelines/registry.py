@@ -20,6 +20,13 @@ PIPELINES = {
     "sds-replay": "opentalos.pipelines.tables.pipeline:SDS_REPLAY",
 }
 
+LAKE_TABLES = {  # that pipelines keep below --home, or below a lake
+    "usage": "metering",
+    "metrics": "monitoring",
+    "side/metering": "metering",
+    "side/monitoring": "monitoring",
+}
+
 
 def load(name: str) -> Pipeline:
     """The pipeline of that name. Raises: ConfigError: no such pipeline, or no PySpark."""

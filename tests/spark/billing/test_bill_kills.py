@@ -1,4 +1,7 @@
-"""The bill is the log, however often driver and server die; OPENTALOS_KILLS sets how often."""
+"""The bill is the log, however often driver and server die; OPENTALOS_KILLS sets how often.
+
+Usage is in Parquet below --home, or in a table of Delta.
+"""
 
 import os
 import random
@@ -16,11 +19,16 @@ from pyspark.sql import SparkSession
 from tests.server_process import TALOS, ServerProcess
 from tests.spark.conftest import TalosServer
 from tests.spark.kills.copying import read_all
+from tests.spark.lakes import LAKES, lake_url
 from tests.spark.pipeline_process import WAIT_S, PipelineProcess
 
 from opentalos.pipelines.billing.pipeline import BILLING
 from opentalos.pipelines.billing.reconcile import Reconciliation, reconcile
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.opening import pipeline_table
+from opentalos.pipelines.lake.tables import HOUR_MS
 from opentalos.pipelines.metering.usage_lake import UsageLake
+from opentalos.pipelines.metering.usage_table import LAYOUT
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.sdk import TalosAdmin, TalosProducer
 
@@ -89,20 +97,21 @@ def metered(tmp_path: Path) -> Iterator[TalosServer]:
 
 
 @contextmanager
-def metering(server: TalosServer, home: Path) -> Iterator[PipelineProcess]:
-    run = PipelineProcess(server, home, "run", "metering", "--trigger", "0.5", "--outage", OUTAGE_S)
+def metering(server: TalosServer, home: Path, lake: str) -> Iterator[PipelineProcess]:
+    argv = ("--trigger", "0.5", "--outage", OUTAGE_S, "--lake", lake)
+    run = PipelineProcess(server, home, "run", "metering", *argv)
     try:
         yield run
     finally:
         run.kill()
 
 
-def billed(home: Path) -> dict[tuple[str, int], int]:
+def billed(table: LakeTable) -> dict[tuple[str, int], int]:
     """Records in the table by topic and partition; every row of a partition counts."""
-    with UsageLake(home) as lake:
+    with UsageLake(table) as usage:
         return {
-            (item.name, item.partition): sum(row.records for row in lake.minutes(*key))
-            for key, item in lake.partitions().items()
+            (item.name, item.partition): sum(row.records for row in usage.minutes(*key))
+            for key, item in usage.partitions().items()
         }
 
 
@@ -115,8 +124,8 @@ def stored(server: TalosServer) -> dict[tuple[str, int], list[bytes]]:
     }
 
 
-def reconciled(server: TalosServer, home: Path) -> Reconciliation:
-    return reconcile(server.url, server.key, home)
+def reconciled(server: TalosServer, home: Path, lake: str) -> Reconciliation:
+    return reconcile(server.url, server.key, home, lake=lake)
 
 
 def talos(server: TalosServer, *argv: str) -> subprocess.CompletedProcess[str]:
@@ -127,42 +136,49 @@ def talos(server: TalosServer, *argv: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(600 + KILLS * WAIT_S)
+@pytest.mark.parametrize("kind", LAKES)
 def test_the_bill_equals_the_log_after_kills_of_driver_and_server(
-    spark: SparkSession, metered: TalosServer, tmp_path: Path
+    spark: SparkSession, metered: TalosServer, tmp_path: Path, kind: str
 ) -> None:
     dice, home = random.Random(SEED), tmp_path / "home"
+    lake = lake_url(kind, home)
     traffic = Traffic(metered)
     traffic.start()
     try:
         for kill in range(KILLS):
-            with metering(metered, home) as run:
+            with metering(metered, home, lake) as run:
                 run.wait_for("metering  batch ")
                 if kill % SERVER_KILLED_EVERY == 0:
                     metered.process.kill()
                     metered.process.start()
                 time.sleep(dice.uniform(0.0, LATER_S))
-            assert not reconciled(metered, home).difference
+            assert not reconciled(metered, home, lake).difference
     finally:
         traffic.end()
     assert not traffic.failed
-    with metering(metered, home) as run:
-        ended = talos(metered, "bill", "reconcile", "--home", str(home), "--wait", str(WAIT_S))
+    with metering(metered, home, lake) as run:
+        places = ("--home", str(home), "--lake", lake)
+        ended = talos(metered, "bill", "reconcile", *places, "--wait", str(WAIT_S))
         assert run.stop() == 0
     assert ended.stdout.splitlines()[-1] == "difference 0", ended.stdout + ended.stderr
     assert ended.returncode == 0
     assert ", 0 records pending" in ended.stdout
 
     messages = stored(metered)
-    assert billed(home) == {place: len(found) for place, found in messages.items()}
+    table = pipeline_table(home, lake, LAYOUT)
+    assert billed(table) == {place: len(found) for place, found in messages.items()}
     for topic, count in traffic.sent.items():
         found = [item for place, kept in messages.items() if place[0] == topic for item in kept]
         assert sorted(found) == sorted(f"{topic} {number}".encode() for number in range(count))
 
-    assert amount_billed(spark, home) == sum(traffic.sent.values()) * Decimal("0.0001")
-    assert not tampered_difference_is_zero(metered, home)
+    assert amount_billed(spark, home, lake) == sum(traffic.sent.values()) * Decimal("0.0001")
+    tampered = tamper(table)
+    short = reconciled(metered, home, lake)
+    # All of it in one hour: then nothing is metered, which is late and not wrong.
+    assert short.difference or (short.pending and not tampered)
 
 
-def amount_billed(spark: SparkSession, home: Path) -> Decimal:
+def amount_billed(spark: SparkSession, home: Path, lake: str) -> Decimal:
     """The sum of the invoices of this month and the last: the test may run over midnight."""
     plans = home / "plans"
     plans.mkdir()
@@ -170,17 +186,16 @@ def amount_billed(spark: SparkSession, home: Path) -> Decimal:
     total = Decimal(0)
     for month in ("this", "last"):
         options = {"plans": str(plans), "default-plan": "standard", "month": month}
-        settings = PipelineSettings(url="", key="", home=home, options=options)
+        settings = PipelineSettings(url="", key="", home=home, lake=lake, options=options)
         BILLING.run(spark, settings)
     for totals in (home / "invoices").glob("*/current/totals.parquet"):
         total += sum(pq.ParquetFile(totals).read()["amount"].to_pylist())
     return total
 
 
-def tampered_difference_is_zero(server: TalosServer, home: Path) -> bool:
-    """Whether a missing hour goes unnoticed: what was judged above can fail."""
-    oldest = sorted((home / "lake" / "usage").glob("*.parquet"))[0]
-    oldest.unlink()
-    found = reconciled(server, home)
-    # All of it in one hour: then nothing is metered, which is late and not wrong.
-    return not found.difference and not found.pending
+def tamper(table: LakeTable) -> int:
+    """Remove the oldest hour, so that what was judged above can fail; the rows that are left."""
+    first_us = table.summary().first_us
+    assert first_us is not None
+    assert table.expire(first_us // 1000 + HOUR_MS)
+    return table.summary().rows

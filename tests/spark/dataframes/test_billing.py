@@ -16,9 +16,10 @@ from opentalos.pipelines.billing.closing import Watermark
 from opentalos.pipelines.billing.pipeline import BILLING, BilledWithProblems
 from opentalos.pipelines.billing.reconcile import reconcile_with
 from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.metering.usage_lake import MinuteUse
-from opentalos.pipelines.metering.usage_table import SCHEMA
+from opentalos.pipelines.metering.usage_table import LAYOUT, SCHEMA
 from opentalos.pipelines.pipeline import PipelineSettings
 
 MARCH = Month(2026, 3)
@@ -271,7 +272,8 @@ def test_a_month_with_a_plan_change_is_what_the_logs_have(
     ]
     total = bench.totals()["t"]
     assert (total["charges"], total["amount"]) == (Decimal("21.00"), Decimal(0))
-    found = reconcile_with(server, bench.home)  # type: ignore[arg-type]
+    usage = pipeline_table(bench.home, "", LAYOUT)
+    found = reconcile_with(server, usage)  # type: ignore[arg-type]
     assert (found.difference, found.pending) == (0, 0)
     billed = sum(row["quantity"] for row in lines if row["resource"] == "records")
     assert billed == sum(minute.records for minute in CHAIN[:3])

@@ -17,12 +17,20 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from opentalos.pipelines.lake.delta_table import DeltaFileWriter
+from opentalos.pipelines.lake.opening import pipeline_table
+from opentalos.pipelines.lake.written_rows import RowsMissing
+from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.service_events.json_events import (
     AMOUNT_MAX,
     COUNT_MAX,
     number,
-    side_folder,
     split_events,
+)
+from opentalos.pipelines.service_events.side_output import (
+    SideOutput,
+    side_folder,
+    side_layout,
     write_side,
 )
 
@@ -172,4 +180,31 @@ def test_a_batch_number_of_a_new_checkpoint_takes_nothing_away(
 def test_good_batches_leave_no_side_output(spark: SparkSession, tmp_path: Path) -> None:
     _, bad = split_events(messages(spark, [event()]), SCHEMA, 1)
     assert write_side(bad, tmp_path, "jobs", 1) == 0
+    assert not side_folder(tmp_path, "jobs").exists()
+
+
+def test_the_side_output_of_a_lake_has_a_batch_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = PipelineSettings(url="", key="", home=tmp_path, lake=f"delta+file://{tmp_path}/lake")
+    side = SideOutput(settings, "jobs")
+    batch = messages(spark, [event(), b"{", b"", event(v=9)])
+    _, bad = split_events(batch, SCHEMA, 1)
+    assert side.write(bad.where("false"), 3) == 0
+    assert not (tmp_path / "lake").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaFileWriter, "stored_rows", lambda _, paths: [0] * len(paths))
+        with pytest.raises(RowsMissing, match="the side output of jobs did not take the batch"):
+            side.write(bad, 4)
+    for _ in range(2):
+        assert SideOutput(settings, "jobs").write(bad, 4) == 3
+    assert side.write(bad.where("reason = 'empty'"), 4, "again") == 1
+    table = pipeline_table(tmp_path, settings.lake, side_layout("jobs"))
+    rows = sorted((row["offset"], row["reason"], row["value"]) for row in table.read().to_pylist())
+    assert rows == [
+        (1, MISTYPED, b"{"),
+        (2, "empty", b""),
+        (2, "empty", b""),
+        (3, "newer version: 9", event(v=9)),
+    ]
     assert not side_folder(tmp_path, "jobs").exists()

@@ -9,16 +9,19 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.spark.lakes import LAKES, lake_url
 
 from opentalos.model.errors import ConfigError, StoreUnavailable
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.monitoring.pipeline import MONITORING, MonitoringWriter
-from opentalos.pipelines.monitoring.rollups import LEVEL_0, LEVELS
+from opentalos.pipelines.monitoring.rollups import LAYOUT, LEVELS
 from opentalos.pipelines.olap import opening
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 from opentalos.pipelines.olap.store import Group, Measure, Percentile, Selection, Series
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.service_events.json_events import side_folder
+from opentalos.pipelines.service_events.side_output import side_folder
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 
 pytestmark = pytest.mark.timeout(300)  # a batch makes six jobs: 1 s on a quiet machine
@@ -66,15 +69,26 @@ def rows_of(home: Path, table: str, by: tuple[str, ...] = ("measure", "kind")) -
     return [tuple(item.values()) for item in ParquetStore(home).query(query).to_pylist()]
 
 
-def writer(home: Path, **options: Any) -> MonitoringWriter:
-    return MonitoringWriter(home, ParquetStore(home), **options)
+def writer(home: Path, kind: str = "parquet", **options: Any) -> MonitoringWriter:
+    settings = PipelineSettings(url="", key="", home=home, lake=lake_url(kind, home))
+    store = options.pop("store", None) or ParquetStore(home)
+    return MonitoringWriter(settings, level_0(home, kind, create=True), store, **options)
+
+
+def level_0(home: Path, kind: str = "parquet", *, create: bool = False) -> LakeTable:
+    return pipeline_table(home, lake_url(kind, home), LAYOUT, create=create)
+
+
+@pytest.fixture(scope="module", params=LAKES)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(spark: SparkSession, kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where two batches were taken: one late, and one that came twice."""
     home = tmp_path_factory.mktemp("monitoring")
-    taken = writer(home)
+    taken = writer(home, kind)
     events = [encode_measurement(row(step)) for step in (0, 6, 359)]
     late = [encode_measurement(row(step)) for step in (1, 0)]  # the second one is known
     taken(messages(spark, events), 0)
@@ -119,14 +133,27 @@ def test_sketches_of_every_level_have_every_count_once(home: Path, level: str) -
     assert [(item["measure"], item["count"]) for item in found] == [("put_ms", 4 + 1 + 2 + 7 + 360)]
 
 
-def test_level_0_has_a_row_for_each_key(home: Path) -> None:
-    stored = HourTable(home, "metrics", LEVEL_0).load(HOUR).to_pylist()
+def test_level_0_has_a_row_for_each_key(home: Path, kind: str) -> None:
+    stored = level_0(home, kind).read().to_pylist()
     assert sorted((item["at_ms"] - HOUR, item["source_offset"]) for item in stored) == [
         (STEP_MS, 4), (2 * STEP_MS, 3), (7 * STEP_MS, 1), (HOUR_MS, 2),
     ]  # fmt: skip
+    assert all(item["began"].timestamp() * 1000 == item["at_ms"] - STEP_MS for item in stored)
 
 
-def test_order_and_batches_do_not_matter(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_hour_that_an_earlier_release_stored_is_continued(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    writer(tmp_path / "new")(messages(spark, [encode_measurement(row(0))]), 0)
+    former = level_0(tmp_path / "new").read().drop_columns(["began"])
+    HourTable(tmp_path, "metrics").replace(HOUR, former)
+    writer(tmp_path)(messages(spark, [encode_measurement(row(1))], first=1), 0)
+    assert [item[3] for item in rows_of(tmp_path, "metrics_1h")] == [19.0, 3.0]
+    began = sorted(item["began"].timestamp() for item in level_0(tmp_path).read().to_pylist())
+    assert [at * 1000 - HOUR for at in began] == [0, STEP_MS]
+
+
+def test_order_and_batches_do_not_matter(spark: SparkSession, kind: str, tmp_path: Path) -> None:
     lots = random.Random(6)
     rows = [
         row(lots.randrange(400), machine=f"s{lots.randrange(3)}", topic=lots.choice(["", "t"]))
@@ -134,9 +161,9 @@ def test_order_and_batches_do_not_matter(spark: SparkSession, tmp_path: Path) ->
     ]
     values = [encode_measurement(item) for item in rows]
     batch = messages(spark, values)
-    once = writer(tmp_path / "once")
+    once = writer(tmp_path / "once", kind)
     once(batch, 0)
-    many = writer(tmp_path / "many")
+    many = writer(tmp_path / "many", kind)
     for number, cut in enumerate(("offset % 3 = 2", "offset < 40", "offset % 3 < 2")):
         many(batch.where(cut), number)
     by = ("service", "machine", "topic", "partition", "measure")
@@ -187,7 +214,8 @@ def test_a_store_that_is_down_is_waited_for_and_nothing_is_lost(
             store.replace(hour_ms, tables)
 
     monkeypatch.setattr(opening, "BACKOFF_S_MIN", 0.0)
-    MonitoringWriter(tmp_path, Flaky(tmp_path))(messages(spark, [encode_measurement(row(0))]), 0)
+    taken = writer(tmp_path, store=Flaky(tmp_path))
+    taken(messages(spark, [encode_measurement(row(0))]), 0)
     assert calls == [HOUR] * 3
     assert len(rows_of(tmp_path, "metrics_1h")) == 2
 

@@ -9,9 +9,12 @@ from pyspark.sql import SparkSession
 from tests.spark.olap.test_stores import HOUR, TOTAL, answered, selection, table
 
 from opentalos.backends.druid import DruidBackend
+from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.monitoring.pipeline import MonitoringWriter
+from opentalos.pipelines.monitoring.rollups import LAYOUT
 from opentalos.pipelines.olap.druid_store import DruidStore
 from opentalos.pipelines.olap.store import Group, Measure, Percentile
+from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(300)]
@@ -43,7 +46,9 @@ def test_the_pipeline_waits_for_a_druid_that_is_away(
     for name in ("broker", "coordinator"):
         druid.daemon(name).kill()
 
-    writer = MonitoringWriter(tmp_path, DruidStore(druid.url))
+    settings = PipelineSettings(url="", key="", home=tmp_path)
+    table = pipeline_table(tmp_path, "", LAYOUT)
+    writer = MonitoringWriter(settings, table, DruidStore(druid.url))
     failures: list[BaseException] = []
 
     def take() -> None:

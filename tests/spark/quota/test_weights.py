@@ -92,7 +92,7 @@ async def test_weights_follow_the_traffic_of_past_days(spark: SparkSession, tmp_
             write_hour(tmp_path, (DAY - day) * DAY_MS, uses)
         await asyncio.to_thread(TRAFFIC_WEIGHTS.run, spark, settings)
         assert "no whole day" not in shown(settings)
-        write_hour(tmp_path, DAY * DAY_MS, [])
+        write_hour(tmp_path, DAY * DAY_MS, [Use("root", uuid, 0, 1)])
         await asyncio.to_thread(TRAFFIC_WEIGHTS.run, spark, settings)
         assert "expected from 2 days" in shown(settings)
         assert "dry run: no weight was changed" in shown(settings)

@@ -8,7 +8,7 @@ invisible; ``talos lake vacuum`` removes them.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,7 @@ from opentalos.pipelines.lake.delta_table import DeltaFileWriter, DeltaLakeTable
 from opentalos.pipelines.lake.layout import Batch, DataFile, Layout
 from opentalos.pipelines.lake.opening import delta_url
 from opentalos.pipelines.lake.sink import stream_of
-from opentalos.pipelines.lake.written_rows import RowsMissing, check_shared
+from opentalos.pipelines.lake.written_rows import check_files, check_shared
 from opentalos.pipelines.session import epoch_of
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class DeltaArchive:
             return
         writer = self._table.writer()
         files, written = _write(messages.withColumn(DATE.name, F.to_date("append_time")), writer)
-        check_files(writer, files)
+        check_files("the archive", writer, files)
         self._check.check(spark, batch_id, written)
         self._table.commit(batch, files)
 
@@ -115,22 +115,6 @@ class RowCounts:
                 last=max(known.last, found.last),
             )
         self._counts[place] = found
-
-
-def check_files(writer: DeltaFileWriter, files: Sequence[DataFile]) -> None:
-    """Read the footer of each file, as this process sees it.
-
-    Raises: RowsMissing: a file is not there, or has not the rows that its task has written;
-            StoreUnavailable.
-    """
-    stored = writer.stored_rows([file.path for file in files])
-    for file, found in zip(files, stored, strict=True):
-        if found != file.rows:
-            raise RowsMissing(
-                f"the archive did not take the batch: {file.path} below {writer.root} has "
-                f"{found} of {file.rows} rows; give a URL on which all executors and the "
-                "driver see the same files"
-            )
 
 
 def _write(

@@ -49,9 +49,9 @@ from opentalos.pipelines.billing.usage_sums import (
     topic_totals,
     with_day,
 )
+from opentalos.pipelines.lake.layout import Span
 from opentalos.pipelines.lake.month import Month
-from opentalos.pipelines.lake.tables import HourTable
-from opentalos.pipelines.metering.usage_table import SCHEMA, TABLE
+from opentalos.pipelines.metering.usage_frame import usage_frame
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.runtime.connection import client_config
 from opentalos.sdk.rest_client import TIMEOUT_S, RestClient
@@ -143,7 +143,7 @@ class Billing:
         if options.close:  # first: what is in the table then is in the bill
             _check_over(options.month, now)
             _check_metered(spark, settings, options.month)
-        bill = make_bill(spark, settings.home, options)
+        bill = make_bill(spark, settings, options)
         if options.close and bill.problems:
             raise ConfigError(f"{options.month} cannot be closed: {_shown(bill.problems)}")
         if options.close:
@@ -156,14 +156,14 @@ class Billing:
             _report_problems(bill, fails=options.fails)
 
 
-def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bill:
-    """Price the month's usage in the lake. Raises: ConfigError: ANSI mode is off."""
+def make_bill(spark: "SparkSession", settings: PipelineSettings, options: BillingOptions) -> Bill:
+    """Price the month's usage in the lake. Raises: ConfigError: ANSI mode is off, or as
+    ``usage_frame``."""
     if spark.conf.get("spark.sql.ansi.enabled") != "true":
         raise ConfigError("billing needs spark.sql.ansi.enabled=true, so that overflows are errors")
-    table = HourTable(home, TABLE, SCHEMA)
     month = options.month
-    hours = [hour for hour in table.hours() if month.begin_ms <= hour < month.end_ms]
-    usage = with_day(table.read(spark, hours), month, options.tenants.spans(month))
+    usage = usage_frame(spark, settings, Span(month.begin_ms, month.end_ms))
+    usage = with_day(usage, month, options.tenants.spans(month))
     partitions = partition_totals(usage).persist()
     try:
         order: Any = [(name, "ascending") for name in ("tenant", "name", "topic")]
@@ -176,7 +176,7 @@ def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bil
             priced_rows(assigned, spans, month),
             assigned,
             options.credits,
-            used_elsewhere(home, month, options.credits),
+            used_elsewhere(settings.home, month, options.credits),
             month,
         )
         lines = line_table(rows)
@@ -250,12 +250,10 @@ def _check_metered(spark: "SparkSession", settings: PipelineSettings, month: Mon
     """Raises: ConfigError: usage of the month may still come, or is not what was metered; the
     server's errors."""
     marks = watermarks(RestClient(client_config(settings, TIMEOUT_S)))
-    table = HourTable(settings.home, TABLE, SCHEMA)  # read after the server was asked
+    edges = edges_of(usage_frame(spark, settings), month)  # read after the server was asked
     found = [
         f"topic {name} ({topic}), partition {partition}: {reason}"
-        for (topic, partition), name, reason in unfinished(
-            marks, edges_of(table.read(spark), month)
-        )
+        for (topic, partition), name, reason in unfinished(marks, edges)
     ]
     if found:
         raise ConfigError(

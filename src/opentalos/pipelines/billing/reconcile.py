@@ -7,6 +7,7 @@ compares one partition.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -19,7 +20,10 @@ from opentalos.pipelines.billing.partition_reconciliation import (
     compare,
     compare_deleted,
 )
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.metering.usage_lake import MinuteUse, UsageLake, next_offsets
+from opentalos.pipelines.metering.usage_table import LAYOUT
 from opentalos.sdk.core.config import ClientConfig, split_key, split_urls
 from opentalos.sdk.rest_client import RestClient
 
@@ -60,41 +64,51 @@ def _nothing(_done: int, _total: int) -> None:
 
 
 def reconcile(
-    url: str, key: str, home: Path, *, wait_s: float = 0.0, topics: Sequence[str] = ()
+    url: str,
+    key: str,
+    home: Path,
+    *,
+    lake: str = "",
+    wait_s: float = 0.0,
+    topics: Sequence[str] = (),
 ) -> Reconciliation:
-    """Reconcile the logs of a server or cluster with the table below ``home``.
+    """Reconcile the logs of a server or cluster with the table below ``home`` or a lake.
 
     Args:   url: http://HOST:PORT, several separated by commas; key: KEYID:SECRET of an
-            administrator; wait_s: maximum time to wait until the table has what the logs have now;
-            topics: names or uuids of topics; empty: all.
-    Raises: Unavailable, RequestError: from the server.
+            administrator; lake: as metering has it; wait_s: maximum time to wait until the table
+            has what the logs have now; topics: names or uuids of topics; empty: all.
+    Raises: Unavailable, RequestError: from the server or the lake.
     """
     key_id, secret = split_key(key, "key")
     config = ClientConfig(endpoints=split_urls(url), key_id=key_id, secret=secret)
-    return reconcile_with(RestClient(config), home, wait_s=wait_s, topics=topics)
+    usage = pipeline_table(home, lake, LAYOUT)
+    return reconcile_with(RestClient(config), usage, wait_s=wait_s, topics=topics)
 
 
 def reconcile_with(
     call: RestClient,
-    home: Path,
+    usage: LakeTable,
     *,
     wait_s: float = 0.0,
     topics: Sequence[str] = (),
     show: Show = _nothing,
 ) -> Reconciliation:
     """``reconcile`` with an existing client."""
-    found = _reconcile(call, home, topics, show)
+    found = _reconcile(call, usage, topics, show)
     if not wait_s or not found.pending:
         return found
-    late = _wait(home, _ends(found), wait_s, show)
-    again = _reconcile(call, home, topics, show)
+    late = _wait(partial(next_offsets, usage, topics), _ends(found), wait_s, show)
+    again = _reconcile(call, usage, topics, show)
     again.late = late
     return again
 
 
-def _reconcile(call: RestClient, home: Path, topics: Sequence[str], show: Show) -> Reconciliation:
+def _reconcile(
+    call: RestClient, usage: LakeTable, topics: Sequence[str], show: Show
+) -> Reconciliation:
     found = Reconciliation()
-    with UsageLake(home) as lake:  # opened before the logs are read, so it cannot be ahead of them
+    # Opened before the logs are read, so it cannot be ahead of them.
+    with UsageLake(usage, topics=topics) as lake:
         metered = lake.partitions()
         places = list(_places(call, topics))
         left = set(metered)
@@ -186,12 +200,15 @@ def _ends(found: Reconciliation) -> dict[tuple[str, int], tuple[str, int]]:
 
 
 def _wait(
-    home: Path, wanted: dict[tuple[str, int], tuple[str, int]], wait_s: float, show: Show
+    stored: Callable[[], dict[tuple[str, int], int]],
+    wanted: dict[tuple[str, int], tuple[str, int]],
+    wait_s: float,
+    show: Show,
 ) -> list[str]:
     """Wait until the table has all offsets; returns what it lacks after ``wait_s``."""
     deadline = time.monotonic() + wait_s
     while True:
-        have = next_offsets(home)
+        have = stored()
         lacking = [name for key, (name, end) in wanted.items() if have.get(key, 0) < end]
         show(len(wanted) - len(lacking), len(wanted))
         if not lacking or time.monotonic() > deadline:

@@ -1,1 +1,1 @@
-"""Tables in Parquet with one file per part, each replaced as a whole."""
+"""Tables of the pipelines: Parquet on one machine, Delta on a cluster."""

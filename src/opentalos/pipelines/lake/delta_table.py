@@ -13,25 +13,28 @@ damage the table; HDFS has replicas (docs/adr/0045-two-homes-of-the-lake.md).
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from opentalos.model.errors import (
+    BadRequest,
     ConfigError,
     NotFound,
     OutcomeUnknown,
     StoreUnavailable,
     TalosError,
 )
-from opentalos.pipelines.lake.file_writer import FileWriter
+from opentalos.pipelines.lake.file_writer import FileWriter, dataset_of
 from opentalos.pipelines.lake.lake_table import UNUSED_HOURS
 from opentalos.pipelines.lake.layout import (
     ALL,
@@ -41,6 +44,7 @@ from opentalos.pipelines.lake.layout import (
     Batch,
     DataFile,
     Layout,
+    Seen,
     Span,
     TableSummary,
     time_column,
@@ -49,12 +53,15 @@ from opentalos.pipelines.lake.tables import hour_of
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
 
 MISSING: Final = "tables in the format of Delta need deltalake: pip install 'opentalos[lake]'"
+_NO_TABLE: Final = "could not open the table at {}: no table of Delta is there; check the URL"
 OWNER_PROPERTY: Final = "opentalos.owner"
 COMMIT_TRIES_MAX: Final = 15  # of one commit, against other writers' commits
 _LOCAL: Final = "file://"
 _NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
+_PATH_AND_SIZE: Final = ("path", "size_bytes")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -69,12 +76,9 @@ class DeltaFileWriter(FileWriter):
         return self.root.startswith(_LOCAL)
 
     def stored_rows(self, paths: Sequence[str]) -> Iterator[int]:
-        """The rows of each file as this process sees it, by its footer; 0: no whole file is there.
-
-        Raises: StoreUnavailable.
-        """
+        """See FileWriter."""
         with _translated(f"could not read files below {self.root}", StoreUnavailable):
-            files = self._files()
+            files = self.file_system()
             for path in paths:
                 try:
                     rows = int(pq.read_metadata(path, filesystem=files).num_rows)
@@ -84,10 +88,11 @@ class DeltaFileWriter(FileWriter):
 
     @contextmanager
     def _create(self, path: str) -> Iterator[Any]:
-        with self._files().open_output_stream(path) as sink:
+        with self.file_system().open_output_stream(path) as sink:
             yield sink
 
-    def _files(self) -> Any:
+    def file_system(self) -> Any:
+        """A file system of pyarrow whose root is the table's folder."""
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import PyFileSystem
 
@@ -99,9 +104,9 @@ class DeltaLakeTable:
 
     Args:   options: storage options of deltalake; others come from the environment, such as AWS_*
             and HADOOP_CONF_DIR; owner: the only query that may write the table, recorded when it
-            is created; "": any number of queries.
+            is created; "": any number of queries; create: if there is no table.
     Raises: ConfigError: deltalake is missing, or the table has other columns or another owner;
-            StoreUnavailable.
+            NotFound: there is no table; StoreUnavailable.
     """
 
     def __init__(
@@ -111,6 +116,7 @@ class DeltaLakeTable:
         options: Mapping[str, str] = _NO_OPTIONS,
         *,
         owner: str = "",
+        create: bool = True,
     ) -> None:
         self._url, self._layout, self._options = url.rstrip("/"), layout, dict(options)
         self._owner = owner
@@ -118,7 +124,7 @@ class DeltaLakeTable:
             import deltalake  # noqa: F401
         except ImportError as error:
             raise ConfigError(MISSING) from error
-        self._create_table()
+        self._create_table(create=create)
 
     def writer(self) -> DeltaFileWriter:
         """See LakeTable."""
@@ -126,30 +132,15 @@ class DeltaLakeTable:
 
     def commit(self, batch: Batch, files: Sequence[DataFile]) -> bool:
         """See LakeTable."""
-        from deltalake.transaction import AddAction
-
         if not files:
             return False
 
         def add(table: "DeltaTable") -> None:
-            now_ms = time.time_ns() // 1_000_000
-            names = self._layout.partition_by
-            actions = [
-                AddAction(
-                    file.path,
-                    file.size_bytes,
-                    dict(zip(names, file.partition, strict=True)),
-                    now_ms,
-                    True,
-                    self._stats(file),
-                )
-                for file in files
-            ]
             table.create_write_transaction(
-                list(actions),
+                self._added(files),
                 "append",
                 table.schema(),
-                partition_by=list(names),
+                partition_by=list(self._layout.partition_by),
                 commit_properties=_transaction(batch),
             )
 
@@ -179,6 +170,35 @@ class DeltaLakeTable:
 
         return self._once(batch, upsert)
 
+    def replace(self, batch: Batch, seen: Seen, files: Sequence[DataFile]) -> bool:
+        """See LakeTable."""
+        from deltalake.transaction import RemoveAction
+
+        if self._layout.partition_by:
+            raise BadRequest(f"rows of table {self._layout.name}, which has partitions, cannot be "
+                             "replaced by the hour")  # fmt: skip
+        if not files:
+            return False
+
+        def swap(table: "DeltaTable") -> None:
+            stored = self._stored(table, seen.spans)
+            if self._uris(table, stored) != list(seen.files):
+                raise StoreUnavailable(
+                    f"could not write table {self._layout.name} at {self._url}: another writer "
+                    "changed it; repeat the batch"
+                )
+            now_ms = time.time_ns() // 1_000_000
+            removed = [RemoveAction(path, True, now_ms, size, {}) for path, size in stored]
+            table.create_write_transaction(
+                [*self._added(files), *removed],
+                "append",
+                table.schema(),
+                # What another writer adds meanwhile was not seen, so nothing is rebased.
+                commit_properties=_transaction(batch, tries_max=0),
+            )
+
+        return self._once(batch, swap)
+
     def read(self, span: Span = ALL) -> pa.Table:
         """See LakeTable."""
         from deltalake import QueryBuilder
@@ -188,18 +208,17 @@ class DeltaLakeTable:
             found = query.execute(f"SELECT * FROM rows WHERE {self._condition(span)}")
             return self._layout.rows(pa.table(found.read_all()))
 
-    def files(self, span: Span = ALL) -> list[str]:
+    def files(self, *spans: Span) -> list[str]:
         """See LakeTable."""
         with self._translated("list files of", StoreUnavailable):
             table = self._open()
-            added = pa.table(table.get_add_actions(flatten=True))
-        low, high = (f"{bound}.{self._layout.time}" for bound in ("min", "max"))
-        if added.num_rows and low in added.column_names:
-            late = pc.greater_equal(added.column(high).cast(TIME_TYPE), span.start)
-            early = pc.less(added.column(low).cast(TIME_TYPE), span.end)
-            added = added.filter(pc.fill_null(pc.and_(late, early), True))
-        root = str(table.table_uri).rstrip("/")
-        return [f"{root}/{path}" for path in added.column("path").to_pylist()]
+            return self._uris(table, self._stored(table, spans))
+
+    def scan(self, *spans: Span) -> ds.Dataset:
+        """See LakeTable."""
+        with self._translated("list files of", StoreUnavailable):
+            paths = [path for path, _ in self._stored(self._open(), spans)]
+        return dataset_of(paths, self.writer().file_system(), self._layout.file_schema)
 
     def summary(self) -> TableSummary:
         """See LakeTable."""
@@ -261,12 +280,48 @@ class DeltaLakeTable:
             change(table)
         return True
 
-    def _create_table(self) -> None:
+    def _added(self, files: Sequence[DataFile]) -> "list[AddAction | RemoveAction]":
+        from deltalake.transaction import AddAction
+
+        now_ms, names = time.time_ns() // 1_000_000, self._layout.partition_by
+        return [
+            AddAction(
+                file.path,
+                file.size_bytes,
+                dict(zip(names, file.partition, strict=True)),
+                now_ms,
+                True,
+                self._stats(file),
+            )
+            for file in files
+        ]
+
+    def _stored(self, table: "DeltaTable", spans: Sequence[Span]) -> list[tuple[str, int]]:
+        """Paths and sizes of files that may have rows of these spans; without a span, of all."""
+        added = pa.table(table.get_add_actions(flatten=True))
+        low, high = (f"{bound}.{self._layout.time}" for bound in ("min", "max"))
+        if spans and added.num_rows and low in added.column_names:
+            last, first = added.column(high).cast(TIME_TYPE), added.column(low).cast(TIME_TYPE)
+            inside = (
+                pc.and_(pc.greater_equal(last, span.start), pc.less(first, span.end))
+                for span in spans
+            )
+            added = added.filter(pc.fill_null(reduce(pc.or_, inside), True))
+        columns = (added.column(name).to_pylist() for name in _PATH_AND_SIZE)
+        return sorted(zip(*columns, strict=True))
+
+    def _uris(self, table: "DeltaTable", stored: Iterable[tuple[str, int]]) -> list[str]:
+        root = str(table.table_uri).rstrip("/")
+        return [f"{root}/{path}" for path, _ in stored]
+
+    def _create_table(self, *, create: bool) -> None:
         from deltalake import DeltaTable
         from deltalake.exceptions import CommitFailedError
 
         with self._translated("open", StoreUnavailable):
             if not DeltaTable.is_deltatable(self._url, self._options):
+                if not create:
+                    raise NotFound(_NO_TABLE.format(self._url))
                 with suppress(CommitFailedError):  # another process has created it meanwhile
                     DeltaTable.create(
                         self._url,
@@ -354,12 +409,11 @@ def delta_layout(
         from deltalake.exceptions import TableNotFoundError
     except ImportError as error:
         raise ConfigError(MISSING) from error
-    missing = f"could not open the table at {url}: no table of Delta is there; check the URL"
     with _translated(f"could not open the table at {url}", StoreUnavailable):
         try:
             table = DeltaTable(url.rstrip("/"), storage_options=dict(options))
         except TableNotFoundError as error:
-            raise NotFound(missing) from error
+            raise NotFound(_NO_TABLE.format(url)) from error
         metadata = table.metadata()
         schema = pa.schema(table.schema().to_arrow())
     name = metadata.name or url.rstrip("/").rpartition("/")[2]
@@ -383,13 +437,13 @@ def _translated(what: str, otherwise: type[TalosError]) -> Iterator[None]:
         raise otherwise(f"{what}: {_line(error)}; repeat the batch") from error
 
 
-def _transaction(batch: Batch) -> "CommitProperties":
+def _transaction(batch: Batch, tries_max: int = COMMIT_TRIES_MAX) -> "CommitProperties":
     from deltalake import CommitProperties, Transaction
 
     transactions = [Transaction(batch.query, batch.number)]
     if batch.epoch:
         transactions.append(Transaction(batch.fence, batch.epoch))
-    return CommitProperties(max_commit_retries=COMMIT_TRIES_MAX, app_transactions=transactions)
+    return CommitProperties(max_commit_retries=tries_max, app_transactions=transactions)
 
 
 def _instant(time_us: int) -> str:

@@ -6,7 +6,7 @@ attempt whose result the driver received are committed.
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from opentalos.adapters.durable_files import sync_descriptor
@@ -36,6 +37,13 @@ class FileWriter(ABC):
     @abstractmethod
     def local(self) -> bool:
         """Whether only processes of this machine reach the files."""
+
+    @abstractmethod
+    def stored_rows(self, paths: Sequence[str]) -> Iterator[int]:
+        """The rows of each file as this process sees it, by its footer; 0: no whole file is there.
+
+        Raises: StoreUnavailable.
+        """
 
     @abstractmethod
     def _create(self, path: str) -> Any:
@@ -121,6 +129,14 @@ class LocalFileWriter(FileWriter):
     def local(self) -> bool:
         return True
 
+    def stored_rows(self, paths: Sequence[str]) -> Iterator[int]:
+        """See FileWriter."""
+        for path in paths:
+            try:
+                yield int(pq.read_metadata(Path(self.root) / path).num_rows)
+            except (FileNotFoundError, pa.ArrowInvalid):
+                yield 0
+
     @contextmanager
     def _create(self, path: str) -> Iterator[Any]:
         file = Path(self.root) / path
@@ -130,3 +146,10 @@ class LocalFileWriter(FileWriter):
             sink.flush()
             sync_descriptor(sink.fileno())
         sync_folder(file.parent)
+
+
+def dataset_of(paths: Sequence[str], files: Any, schema: pa.Schema) -> ds.Dataset:
+    """Parquet files of a file system of pyarrow as one data set."""
+    form = ds.ParquetFileFormat()
+    fragments = [form.make_fragment(path, filesystem=files) for path in paths]
+    return ds.FileSystemDataset(fragments, schema, form, files)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from opentalos.pipelines.lake.file_writer import FileWriter
 from opentalos.pipelines.lake.layout import (
@@ -16,6 +17,7 @@ from opentalos.pipelines.lake.layout import (
     TARGET_BYTES,
     Batch,
     DataFile,
+    Seen,
     Span,
     TableSummary,
 )
@@ -51,9 +53,13 @@ class LakeTable(LakeUpkeep, Protocol):
     ``commit``: the rows of these files become visible; False, and nothing changes, if this query
     has committed this batch or a later one. Without files nothing is recorded.
     ``merge``: the same for rows that replace those of the same key.
-    ``read``: a snapshot of the rows of a span; ``files``: URIs of Parquet files that contain them,
-    and possibly others, for engines that read files; they exist until a later ``vacuum``. Files of
-    a partitioned table lack the partition columns, which are folders NAME=VALUE in their paths.
+    ``replace``: the same for rows that replace all rows of the files seen, for a merge that is made
+    where the rows are. StoreUnavailable if other files have rows of these spans by now. Spans are
+    whole hours; the table is not partitioned.
+    ``read``: a snapshot of the rows of a span; ``files``: URIs of Parquet files that contain those
+    of spans, and possibly others, for engines that read files; they exist until a later ``vacuum``.
+    ``scan``: the same as a data set, which is read piece by piece. Files of a partitioned table
+    lack the partition columns, which are folders NAME=VALUE in their paths.
 
     Raises: BadRequest: rows do not fit; LeaseNotHeld: not done, a run of the query with a higher
     epoch has written; StoreUnavailable: not done, another writer was first or the store is down;
@@ -63,5 +69,7 @@ class LakeTable(LakeUpkeep, Protocol):
     def writer(self) -> FileWriter: ...
     def commit(self, batch: Batch, files: Sequence[DataFile]) -> bool: ...
     def merge(self, batch: Batch, rows: pa.Table) -> bool: ...
+    def replace(self, batch: Batch, seen: Seen, files: Sequence[DataFile]) -> bool: ...
     def read(self, span: Span = ALL) -> pa.Table: ...
-    def files(self, span: Span = ALL) -> list[str]: ...
+    def files(self, *spans: Span) -> list[str]: ...  # without a span: all
+    def scan(self, *spans: Span) -> ds.Dataset: ...

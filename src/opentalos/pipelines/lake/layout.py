@@ -169,10 +169,22 @@ class DataFile:
     last_us: int  # the largest
     partition: tuple[str, ...] = ()  # values of ``Layout.partition_by``
 
+    def within(self, span: Span) -> bool:
+        """Whether all of its rows are in the span."""
+        return span.start_ms * 1000 <= self.first_us and self.last_us < span.end_ms * 1000
+
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "DataFile":
         """From the fields of one, of JSON or a row, where tuples are lists."""
         return cls(**{**fields, "partition": tuple(fields["partition"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Files that contained all rows of some spans, as ``LakeTable.files`` named them."""
+
+    spans: tuple[Span, ...]
+    files: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

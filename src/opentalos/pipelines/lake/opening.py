@@ -19,16 +19,31 @@ _FORMS: Final = "/PATH, delta+file:///PATH, delta+hdfs://HOST:PORT/PATH or delta
 
 
 def open_lake_table(
-    url: str, layout: Layout, options: Mapping[str, str] = _NO_OPTIONS
+    url: str, layout: Layout, options: Mapping[str, str] = _NO_OPTIONS, *, create: bool = True
 ) -> LakeTable:
     """The table at a path (Parquet, for one machine) or a URL ``delta+STORE://...``.
 
-    Args:   options: storage options of deltalake that the environment does not give.
-    Raises: ConfigError: not such a URL, or not this table; StoreUnavailable.
+    Args:   options: storage options of deltalake that the environment does not give; create: if
+            there is no table at the URL; one at a path is created by its first batch.
+    Raises: ConfigError: not such a URL, or not this table; NotFound: no table is at the URL;
+            StoreUnavailable.
     """
     if "://" not in url:
         return ParquetTable(Path(url), layout)
-    return DeltaLakeTable(delta_url(url), layout, options)
+    return DeltaLakeTable(delta_url(url), layout, options, create=create)
+
+
+def table_place(home: Path, lake: str, name: str) -> str:
+    """Path or URL of a pipeline's table.
+
+    Args: lake: path or URL of a run's option --lake; "": below ``home``.
+    """
+    return f"{lake.rstrip('/')}/{name}" if lake else str(home / "lake" / name)
+
+
+def pipeline_table(home: Path, lake: str, layout: Layout, *, create: bool = False) -> LakeTable:
+    """A pipeline's table, for its readers; its writer creates it. As ``open_lake_table``."""
+    return open_lake_table(table_place(home, lake, layout.name), layout, create=create)
 
 
 def open_existing(

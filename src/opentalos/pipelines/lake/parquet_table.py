@@ -16,6 +16,8 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from opentalos.model.errors import (
@@ -26,7 +28,7 @@ from opentalos.model.errors import (
     StoreUnavailable,
 )
 from opentalos.pipelines.lake.durable_files import write_json
-from opentalos.pipelines.lake.file_writer import FileWriter, LocalFileWriter
+from opentalos.pipelines.lake.file_writer import FileWriter, LocalFileWriter, dataset_of
 from opentalos.pipelines.lake.lake_table import UNUSED_HOURS
 from opentalos.pipelines.lake.layout import (
     ALL,
@@ -36,6 +38,7 @@ from opentalos.pipelines.lake.layout import (
     Batch,
     DataFile,
     Layout,
+    Seen,
     Span,
     TableSummary,
     time_column,
@@ -78,7 +81,7 @@ class ParquetTable:
         with self._writing():
             self._fence(batch)
             rows = self._layout.rows(pa.concat_tables(pq.read_table(path) for path in paths))
-            stored = self._store(batch, rows, lambda old, new: pa.concat_tables([old, new]))
+            stored = self._store(batch, rows, self._appended)
             for path in paths:
                 path.unlink()
         return stored
@@ -92,21 +95,55 @@ class ParquetTable:
             self._fence(batch)
             return self._store(batch, fresh, self._merged)
 
+    def replace(self, batch: Batch, seen: Seen, files: Sequence[DataFile]) -> bool:
+        """See LakeTable. One hour after the other is in memory."""
+        by_span = {span: [file for file in files if file.within(span)] for span in seen.spans}
+        if sum(map(len, by_span.values())) < len(files):
+            raise BadRequest(
+                f"rows do not fit table {self._layout.name}: a file has rows of other hours than "
+                "those that it replaces"
+            )
+        stored = False
+        with self._writing():
+            self._fence(batch)
+            if tuple(self.files(*seen.spans)) != seen.files:
+                raise StoreUnavailable(
+                    f"could not write table {self._layout.name}: another writer changed it; repeat "
+                    "the batch"
+                )
+            for found in filter(None, by_span.values()):
+                paths = [self._folder / _STAGED / file.path for file in found]
+                rows = self._layout.rows(pa.concat_tables(pq.read_table(path) for path in paths))
+                rows = rows.sort_by([(name, "ascending") for name in self._order])
+                stored |= self._store(batch, rows, lambda _, new: new)
+                for path in paths:
+                    path.unlink()
+        return stored
+
+    @property
+    def _order(self) -> tuple[str, ...]:
+        return self._layout.key or (self._layout.time,)
+
     def read(self, span: Span = ALL) -> pa.Table:
         """See LakeTable."""
-        found = [pq.ParquetFile(path).read() for path in self._paths(span)]
+        found = [pq.ParquetFile(path).read() for path in self._paths([span])]
         if not found:
             return self._layout.schema.empty_table()
         rows = self._layout.rows(pa.concat_tables(found))
         return rows.filter(_inside(rows.column(self._layout.time), span))
 
-    def files(self, span: Span = ALL) -> list[str]:
+    def files(self, *spans: Span) -> list[str]:
         """See LakeTable."""
-        return [path.absolute().as_uri() for path in self._paths(span)]
+        return [path.absolute().as_uri() for path in self._paths(spans or [ALL])]
+
+    def scan(self, *spans: Span) -> ds.Dataset:
+        """See LakeTable."""
+        paths = [str(path) for path in self._paths(spans or [ALL])]
+        return dataset_of(paths, pa_fs.LocalFileSystem(), self._layout.schema)
 
     def summary(self) -> TableSummary:
         """See LakeTable."""
-        footers = [(pq.read_metadata(path), path.stat().st_size) for path in self._paths(ALL)]
+        footers = [(pq.read_metadata(path), path.stat().st_size) for path in self._paths([ALL])]
         rows = sum(footer.num_rows for footer, _ in footers)
         bounds = [found for footer, _ in footers for found in self._bounds(footer)]
         ends = (min(bounds), max(bounds)) if bounds else (None, None)
@@ -172,7 +209,7 @@ class ParquetTable:
             write_json(path, {**others, batch.query: batch.epoch})
 
     def _store(
-        self, batch: Batch, rows: pa.Table, combined: Callable[[pa.Table, pa.Table], pa.Table]
+        self, batch: Batch, rows: pa.Table, combined: Callable[[int, pa.Table], pa.Table]
     ) -> bool:
         stored = False
         for hour, fresh in self._by_hour(rows):
@@ -183,13 +220,17 @@ class ParquetTable:
             ours = {mark, TIME_PROPERTY}
             kept = {name: text for name, text in marks.items() if name not in ours}
             kept = dict(list(kept.items())[1 - QUERIES_MAX :])
-            whole = combined(self._hours.load(hour), fresh)
+            whole = combined(hour, fresh)
             written = {TIME_PROPERTY: self._layout.time, mark: str(batch.number)}
             self._hours.replace(hour, whole, {**kept, **written})
             stored = True
         return stored
 
-    def _merged(self, stored: pa.Table, fresh: pa.Table) -> pa.Table:
+    def _appended(self, hour: int, fresh: pa.Table) -> pa.Table:
+        return pa.concat_tables([self._hours.load(hour), fresh])
+
+    def _merged(self, hour: int, fresh: pa.Table) -> pa.Table:
+        stored = self._hours.load(hour)
         key = list(self._layout.key)
         places = pa.array(range(stored.num_rows), pa.int64())
         numbered = stored.select(key).append_column("_place", places)
@@ -204,9 +245,13 @@ class ParquetTable:
         for hour in sorted(pc.unique(hours).to_pylist()):
             yield hour, rows.filter(pc.equal(hours, hour))
 
-    def _paths(self, span: Span) -> list[Path]:
-        first, end_ms = hour_of(span.start_ms), span.end_ms
-        return self._hours.files(hour for hour in self._hours.hours() if first <= hour < end_ms)
+    def _paths(self, spans: Sequence[Span]) -> list[Path]:
+        bounds = [(hour_of(span.start_ms), span.end_ms) for span in spans]
+        return self._hours.files(
+            hour
+            for hour in self._hours.hours()
+            if any(first <= hour < end_ms for first, end_ms in bounds)
+        )
 
     @contextmanager
     def _writing(self) -> Iterator[int]:

@@ -3,11 +3,14 @@
 Rows are written by Spark's Python workers, where they are; the driver receives the names of files.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -15,13 +18,17 @@ from opentalos.model.errors import BadRequest
 from opentalos.pipelines.lake.file_writer import FileWriter
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import ALL, Batch, DataFile, Layout, Span
+from opentalos.pipelines.lake.opening import pipeline_table, table_place
 from opentalos.pipelines.lake.written_rows import check_shared
+from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.session import epoch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _QUERY_ID: Final = "sql.streaming.queryId"  # of the checkpoint, the same after a restart
+_REMOTE: Final = ("delta+hdfs://", "delta+s3://")
+_GIVE: Final = "--lake delta+hdfs://HOST:PORT/PATH or --lake delta+s3://BUCKET/PATH"
 _WRITTEN: Final = pa.schema(
     [
         ("path", pa.string()),
@@ -68,15 +75,55 @@ class LakeSink:
         self._table.commit(batch, write_files(rows, writer))
 
 
-def write_files(rows: "DataFrame", writer: FileWriter) -> list[DataFile]:
-    """Write the rows where they are, and return the files of each task's successful attempt."""
+def batch_of(spark: "SparkSession", number: int, writer: str) -> Batch:
+    """The batch of a pipeline's stream; ``writer`` names what has no stream, such as a test."""
+    return Batch(stream_of(spark) or writer, number, epoch_of(spark))
+
+
+def run_table(spark: "SparkSession", settings: PipelineSettings, layout: Layout) -> LakeTable:
+    """The table of a run, which is created if there is none.
+
+    Raises: ConfigError: workers of other machines cannot reach it; as ``open_lake_table``.
+    """
+    place = table_place(settings.home, settings.lake, layout.name)
+    check_lake(spark, settings, f"table {layout.name} at {place}")
+    return pipeline_table(settings.home, settings.lake, layout, create=True)
+
+
+def check_lake(spark: "SparkSession", settings: PipelineSettings, what: str) -> None:
+    """Raises: ConfigError: workers of other machines cannot reach the lake, with ``what`` in it."""
+    local = not settings.lake.startswith(_REMOTE)
+    check_shared(what, str(spark.sparkContext.master), local=local, give=_GIVE)
+
+
+def write_files(rows: "DataFrame", writer: FileWriter, *, by: str = "") -> list[DataFile]:
+    """Write the rows where they are, and return the files of each task's successful attempt.
+
+    Args: by: a column by whose values a task's rows are sorted: each value has files of its own.
+    """
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = [asdict(file) for file in writer.write(batches)]
+        runs = _runs(batches, by) if by else [batches]
+        found = [asdict(file) for run in runs for file in writer.write(run)]
         yield pa.RecordBatch.from_pylist(found, _WRITTEN)
 
     written = rows.mapInArrow(task, from_arrow_schema(_WRITTEN)).collect()
     return [DataFile.of(row.asDict()) for row in written]
+
+
+def _runs(batches: Iterable[pa.RecordBatch], column: str) -> Iterator[Iterator[pa.RecordBatch]]:
+    """The rows of each value, one value after the other."""
+    parts = (part for batch in batches for part in _cut(batch, column))
+    for _, run in groupby(parts, key=lambda part: part.column(column)[0].as_py()):
+        yield run
+
+
+def _cut(batch: pa.RecordBatch, column: str) -> Iterator[pa.RecordBatch]:
+    """Pieces whose rows have the same value."""
+    start = 0
+    for end in pc.run_end_encode(batch.column(column)).run_ends.to_pylist():
+        yield batch.slice(start, end - start)
+        start = end
 
 
 def table_frame(
@@ -86,14 +133,24 @@ def table_frame(
 
     For s3:// Spark needs hadoop-aws and ``spark.hadoop.fs.s3.impl``.
     """
+    rows = files_frame(spark, table.files(span), layout)
+    time = F.col(layout.time)
+    if span.start_ms > ALL.start_ms:
+        rows = rows.where(time >= F.timestamp_millis(F.lit(span.start_ms)))
+    if span.end_ms < ALL.end_ms:
+        rows = rows.where(time < F.timestamp_millis(F.lit(span.end_ms)))
+    return rows
+
+
+def files_frame(spark: "SparkSession", files: Sequence[str], layout: Layout) -> "DataFrame":
+    """The rows of files, as ``LakeTable.files`` names them; Spark's workers read them."""
     schema = from_arrow_schema(layout.schema)
-    paths = table.files(span)
-    if not paths:
+    if not files:
         return spark.createDataFrame([], schema)
-    time = F.unix_millis(layout.time)
-    inside = (time >= span.start_ms) & (time < span.end_ms)
+    # Spark takes a path as it is, and would look for a folder whose name has "%20" in it.
+    paths = [unquote(urlsplit(file).path) if file.startswith("file:") else file for file in files]
     reader = spark.read.schema(schema)
     if layout.partition_by:  # whose values are in the paths below the table's folder
         marker = f"/{layout.partition_by[0]}="
         reader = reader.option("basePath", paths[0].partition(marker)[0])
-    return reader.parquet(*paths).select(*layout.schema.names).where(inside)
+    return reader.parquet(*paths).select(*layout.schema.names)

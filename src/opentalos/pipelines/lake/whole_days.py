@@ -1,33 +1,29 @@
-"""The latest whole days of an hourly table; the day of its newest hour may be incomplete."""
+"""The latest whole days of a table; the day of its newest row may be incomplete."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from opentalos.model.errors import ConfigError
+from opentalos.pipelines.lake.layout import Span
 
 DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class WholeDays:
-    """Days before ``end_day`` (since 1970-01-01 UTC) and the hours of them that have a file."""
+    """Days before ``end_day``, since 1970-01-01 UTC."""
 
     end_day: int
-    hours: Sequence[int]
+    span: Span
 
 
-def whole_days(hours: Sequence[int], days: int, now_ms: int) -> WholeDays | None:
-    """At most ``days`` days of a table's ``hours()``; None if it has no whole day.
-
-    Hours that have not begun at ``now_ms`` come from a fast clock and do not count.
-    """
-    hours = [hour for hour in hours if hour <= now_ms]
-    if not hours:
+def days_before(newest_ms: int, days: int) -> WholeDays | None:
+    """At most ``days`` days before that of a table's newest row; None: there is none."""
+    end_day = newest_ms // DAY_MS
+    if end_day <= 0:
         return None
-    end_day = hours[-1] // DAY_MS
-    found = [hour for hour in hours if (end_day - days) * DAY_MS <= hour < end_day * DAY_MS]
-    return WholeDays(end_day, found) if found else None
+    return WholeDays(end_day, Span(max(0, end_day - days) * DAY_MS, end_day * DAY_MS))
 
 
 def days_option(options: Mapping[str, str], name: str, *, default: int, most: int) -> int:

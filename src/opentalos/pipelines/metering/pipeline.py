@@ -3,28 +3,28 @@
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+from opentalos.pipelines.lake.hours import Hours, hour_of_row
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.sink import batch_of, run_table
 from opentalos.pipelines.metering.usage_table import (
     CONFLICT,
     EVENT,
     KEPT,
-    KEY,
+    LAYOUT,
     RULES,
     SCHEMA,
-    TABLE,
     merge_usage,
     usage_rows,
 )
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.service_events.json_events import split_events, write_side
+from opentalos.pipelines.service_events.json_events import split_events
 from opentalos.pipelines.service_events.service_topic import ON_EXPIRED, ServiceTopic
+from opentalos.pipelines.service_events.side_output import SideOutput
 from opentalos.wire.metrics.usage import USAGE_VERSION
 
 if TYPE_CHECKING:
@@ -50,16 +50,16 @@ class Metering:
     )
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
-        """Start the stream. Raises: ConfigError: an option is invalid."""
-        return _SOURCE.start(spark, settings, UsageWriter(settings))
+        """Start the stream. Raises: ConfigError: an option is invalid, or as ``run_table``."""
+        table = run_table(spark, settings, LAYOUT)
+        return _SOURCE.start(spark, settings, UsageWriter(settings, table))
 
 
 class UsageWriter:
     """Writes batches of messages into the table; invalid messages go to the side output."""
 
-    def __init__(self, settings: PipelineSettings) -> None:
-        self._home = settings.home
-        self._table = HourTable(settings.home, TABLE, SCHEMA)
+    def __init__(self, settings: PipelineSettings, table: LakeTable) -> None:
+        self._table, self._side = table, SideOutput(settings, Metering.name)
         self.bad = 0  # messages for the side output, of this process
         self.conflicts = 0  # events that contradict another event of the same offsets
 
@@ -67,41 +67,36 @@ class UsageWriter:
         """Write one batch; after an error Spark repeats it."""
         kept = messages.persist()
         try:
-            self._take(kept, batch_id)
+            good, bad = split_events(kept, EVENT, USAGE_VERSION, RULES)
+            self.bad += self._side.write(bad, batch_id)
+            fresh = usage_rows(good)
+            hours = _hours(fresh)
+            if hours:
+                self._take(fresh, Hours(self._table, LAYOUT, hours), batch_id)
         finally:
             kept.unpersist()
 
-    def _take(self, messages: DataFrame, batch_id: int) -> None:
-        good, bad = split_events(messages, EVENT, USAGE_VERSION, RULES)
-        fresh = usage_rows(good)
-        hour = F.unix_millis("minute") - F.unix_millis("minute") % HOUR_MS
-        hours = [int(row[0]) for row in fresh.select(hour.alias("hour")).distinct().collect()]
-        stored = self._table.read(messages.sparkSession, hours)
-        judged = merge_usage(stored, fresh).persist()
+    def _take(self, fresh: DataFrame, hours: Hours, batch_id: int) -> None:
+        spark = fresh.sparkSession
+        judged = merge_usage(hours.stored(spark), fresh).persist()
         try:
             conflicts = judged.where(F.col("outcome") == CONFLICT)
-            self.bad += write_side(bad, self._home, Metering.name, batch_id)
-            self._report(write_side(_as_bad(conflicts), self._home, Metering.name, batch_id))
-            rows = judged.where(F.col("outcome") == KEPT).toArrow()
+            self._report(self._side.write(_as_bad(conflicts), batch_id, "conflicts"))
+            rows = judged.where(F.col("outcome") == KEPT)
+            if not rows.where("source_offset IS NOT NULL").isEmpty():  # else all are stored
+                hours.replace(batch_of(spark, batch_id, Metering.name), rows)
         finally:
             judged.unpersist()
-        for hour_ms in sorted(hours):
-            self._replace(hour_ms, rows)
-
-    def _replace(self, hour_ms: int, rows: pa.Table) -> None:
-        """Rewrite an hour, unless all of its rows are stored already."""
-        end = pa.scalar((hour_ms + HOUR_MS) * 1000, pa.timestamp("us", "UTC"))
-        begin = pa.scalar(hour_ms * 1000, pa.timestamp("us", "UTC"))
-        minute = rows.column("minute")
-        inside = rows.filter(pc.and_(pc.greater_equal(minute, begin), pc.less(minute, end)))
-        if inside.column("source_offset").null_count < inside.num_rows:
-            order: Any = [(name, "ascending") for name in KEY]
-            self._table.replace(hour_ms, inside.select(SCHEMA.names).sort_by(order))
 
     def _report(self, conflicts: int) -> None:
         if conflicts:
             self.conflicts += conflicts
             _LOG.error("usage-conflict: events=%d contradict earlier events", conflicts)
+
+
+def _hours(rows: DataFrame) -> list[int]:
+    hours = rows.select(hour_of_row("minute").alias("hour")).distinct()
+    return [int(row.hour) for row in hours.collect()]
 
 
 def _as_bad(conflicts: DataFrame) -> DataFrame:

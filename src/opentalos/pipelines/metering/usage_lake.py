@@ -1,7 +1,6 @@
 """The table "usage" for the command line and for reconciliation: read by DuckDB, without Spark."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -9,9 +8,9 @@ from typing import Any, Final, NamedTuple, Self
 import duckdb
 import pyarrow as pa
 
-from opentalos.pipelines.lake.month import Month
-from opentalos.pipelines.lake.tables import HourTable
-from opentalos.pipelines.metering.usage_table import SCHEMA, TABLE
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.layout import ALL, Span
+from opentalos.pipelines.metering.usage_table import SCHEMA
 
 _MEMORY: Final = "2GB"  # DuckDB spills the rest to disk
 _ROWS_PER_BATCH: Final = 50_000
@@ -43,19 +42,37 @@ class Metered(NamedTuple):
 
 
 class UsageLake:
-    """A snapshot of the table at the time of opening."""
+    """A snapshot of the table at the time of opening, or of a part of it.
 
-    def __init__(self, home: Path) -> None:
+    Args:   span: of minutes; tenant: its rows only; topics: rows of topics of these names or uuids,
+            ``OWNER/NAME`` included, and possibly of others of the same name; empty: of all.
+    """
+
+    def __init__(
+        self,
+        table: LakeTable,
+        span: Span = ALL,
+        *,
+        tenant: str | None = None,
+        topics: Sequence[str] = (),
+    ) -> None:
         self._spill = TemporaryDirectory(prefix="talos-usage-")
         settings = {**_SETTINGS, "temp_directory": self._spill.name}
         self._engine = duckdb.connect(":memory:", config=settings)
-        files = [str(path) for path in HourTable(home, TABLE, SCHEMA).files()]
-        if files:
-            rows = "SELECT * FROM read_parquet(?) ORDER BY topic, partition, minute"
-            self._engine.execute(f"CREATE TEMP TABLE usage AS {rows}", [files])
-        else:
-            self._engine.register("none", SCHEMA.empty_table())
-            self._engine.execute("CREATE TEMP TABLE usage AS SELECT * FROM none")
+        try:
+            self._engine.register("stored", table.scan(span))
+            wanted, values = _condition(span, tenant, topics)
+            rows = f"SELECT * FROM stored WHERE {wanted} ORDER BY topic, partition, minute"
+            self._engine.execute(f"CREATE TEMP TABLE usage AS {rows}", values)
+            self._engine.unregister("stored")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Remove the snapshot."""
+        self._engine.close()
+        self._spill.cleanup()
 
     def __enter__(self) -> Self:
         return self
@@ -66,8 +83,7 @@ class UsageLake:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._engine.close()
-        self._spill.cleanup()
+        self.close()
 
     def partitions(self) -> dict[tuple[str, int], Metered]:
         """All partitions, by topic uuid and number."""
@@ -86,25 +102,44 @@ class UsageLake:
         ).fetchall()
         return [MinuteUse(*row) for row in found]
 
-    def rows(self, month: Month | None = None, tenant: str | None = None) -> Iterator[pa.Table]:
+    def rows(self) -> Iterator[pa.Table]:
         """Raw rows in a fixed order, in batches."""
-        conditions, values = ["true"], list[Any]()
-        if month is not None:
-            conditions.append("minute >= ? AND minute < ?")
-            values += [month.begin, month.end]
-        if tenant is not None:
-            conditions.append("tenant = ?")
-            values.append(tenant)
         text = (
-            f"SELECT {', '.join(SCHEMA.names)} FROM usage WHERE {' AND '.join(conditions)} "
-            "ORDER BY tenant, topic, partition, minute"
+            f"SELECT {', '.join(SCHEMA.names)} FROM usage ORDER BY tenant, topic, partition, minute"
         )
-        reader = self._engine.sql(text, params=values).to_arrow_reader(_ROWS_PER_BATCH)
-        for batch in reader:
+        for batch in self._engine.sql(text).to_arrow_reader(_ROWS_PER_BATCH):
             yield pa.Table.from_batches([batch])
 
 
-def next_offsets(home: Path) -> dict[tuple[str, int], int]:
-    """The next offset of each partition in the table, by topic uuid and partition."""
-    with UsageLake(home) as lake:
-        return {key: partition.next_offset for key, partition in lake.partitions().items()}
+def next_offsets(table: LakeTable, topics: Sequence[str] = ()) -> dict[tuple[str, int], int]:
+    """The next offset of each partition in the table, by topic uuid and partition.
+
+    Args: topics: as for ``UsageLake``.
+    """
+    wanted, values = _condition(ALL, None, topics)
+    with duckdb.connect(":memory:", config=_SETTINGS) as engine:
+        engine.register("stored", table.scan())
+        found = engine.execute(
+            f"SELECT topic, partition, max(next_offset) FROM stored WHERE {wanted} "
+            "GROUP BY topic, partition",
+            values,
+        ).fetchall()
+    return {(row[0], row[1]): row[2] for row in found}
+
+
+def _condition(span: Span, tenant: str | None, topics: Sequence[str]) -> tuple[str, list[Any]]:
+    """Of the rows that are wanted, with its values."""
+    conditions, values = ["true"], list[Any]()
+    if span.start_ms > ALL.start_ms:
+        conditions.append("minute >= ?")
+        values.append(span.start.as_py())
+    if span.end_ms < ALL.end_ms:
+        conditions.append("minute < ?")
+        values.append(span.end.as_py())
+    if tenant is not None:
+        conditions.append("tenant = ?")
+        values.append(tenant)
+    if topics:
+        conditions.append("(list_contains(?, topic) OR list_contains(?, name))")
+        values += [list(topics), [topic.rpartition("/")[2] for topic in topics]]
+    return " AND ".join(conditions), values

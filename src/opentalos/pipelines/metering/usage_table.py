@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from opentalos.pipelines.lake.layout import Layout
 from opentalos.pipelines.service_events.json_events import (
     COUNT_MAX,
     OFFSET_MAX,
@@ -62,6 +63,7 @@ SCHEMA: Final = pa.schema(
         pa.field("next_offset", pa.int64(), nullable=False),
     ]
 )
+LAYOUT: Final = Layout(TABLE, SCHEMA, "minute", KEY)
 KEPT: Final = "kept"
 CONFLICT: Final = "conflict"
 _OLDER: Final = "older"

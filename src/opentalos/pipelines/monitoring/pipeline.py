@@ -1,8 +1,7 @@
 """The pipeline ``monitoring``: measurements into rollups for fast queries."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,10 +10,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from opentalos.model.errors import ConfigError
-from opentalos.pipelines.lake.tables import HourTable
+from opentalos.pipelines.lake.hours import Hours
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.sink import batch_of, run_table
 from opentalos.pipelines.monitoring.rollups import (
     EVENT,
-    LEVEL_0,
+    LAYOUT,
     LEVELS,
     event_rules,
     hour_column,
@@ -27,8 +28,9 @@ from opentalos.pipelines.monitoring.rollups import (
 from opentalos.pipelines.olap.opening import open_olap, when_up
 from opentalos.pipelines.olap.store import TIME, OlapStore
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.service_events.json_events import split_events, write_side
+from opentalos.pipelines.service_events.json_events import split_events
 from opentalos.pipelines.service_events.service_topic import ON_EXPIRED, ServiceTopic
+from opentalos.pipelines.service_events.side_output import SideOutput
 from opentalos.wire.metrics.measurement import VERSION
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 TOPIC: Final = "__metrics"
-TABLE: Final = "metrics"  # level 0, in the lake
 GROUP: Final = "pipeline-monitoring"  # commits its progress, so that its lag is visible
 LATE_HOURS: Final = 168
 LATE_HOURS_MAX: Final = 24 * 366
@@ -48,7 +49,8 @@ class Monitoring:
     """Upserts measurements by key, and recomputes the rollups of the hours that they belong to.
 
     So repeated batches, repeated measurements and measurements that arrive hours late give the same
-    result. A batch changes hours up to ``late-hours`` before its messages, one hour at a time.
+    result. A batch changes hours up to ``late-hours`` before its messages; the rollups of one hour
+    at a time pass through the driver.
     """
 
     name = _SOURCE.pipeline
@@ -61,11 +63,13 @@ class Monitoring:
     )
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
-        """Start the stream. Raises: ConfigError: an option is invalid."""
+        """Start the stream. Raises: ConfigError: an option is invalid, or as ``run_table``."""
+        late_hours = _late_hours(settings.options)
         writer = MonitoringWriter(
-            settings.home,
+            settings,
+            run_table(spark, settings, LAYOUT),
             open_olap(settings.home, settings.olap),
-            late_hours=_late_hours(settings.options),
+            late_hours=late_hours,
         )
         return _SOURCE.start(spark, settings, writer)
 
@@ -73,10 +77,17 @@ class Monitoring:
 class MonitoringWriter:
     """Writes valid measurements into level 0 and the OLAP store, others to the side output."""
 
-    def __init__(self, home: Path, olap: OlapStore, *, late_hours: int = LATE_HOURS) -> None:
-        self._home, self._olap = home, olap
+    def __init__(
+        self,
+        settings: PipelineSettings,
+        table: LakeTable,
+        olap: OlapStore,
+        *,
+        late_hours: int = LATE_HOURS,
+    ) -> None:
+        self._table, self._olap = table, olap
+        self._side = SideOutput(settings, Monitoring.name)
         self._rules = event_rules(late_hours)
-        self._lake = HourTable(home, TABLE, LEVEL_0)
         self.bad = 0  # messages for the side output, of this process
 
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
@@ -84,24 +95,27 @@ class MonitoringWriter:
         kept = messages.persist()
         try:
             good, bad = split_events(kept, EVENT, VERSION, self._rules)
-            self.bad += write_side(bad, self._home, Monitoring.name, batch_id)
-            fresh = level_0(good).select(hour_column().alias("hour"), "*").persist()
+            self.bad += self._side.write(bad, batch_id)
+            fresh = level_0(good).persist()
             try:
-                for (hour_ms,) in sorted(fresh.select("hour").distinct().collect()):
-                    self._take(hour_ms, fresh.where(fresh.hour == hour_ms))
+                hours = fresh.select(hour_column().alias("hour")).distinct().collect()
+                if hours:
+                    self._take(fresh, sorted(int(row.hour) for row in hours), batch_id)
             finally:
                 fresh.unpersist()
         finally:
             kept.unpersist()
 
-    def _take(self, hour_ms: int, fresh: DataFrame) -> None:
+    def _take(self, fresh: DataFrame, hours: Sequence[int], batch_id: int) -> None:
         """Level 0 first: after a crash before the rollups, the repeated batch makes them."""
-        stored = self._lake.read(fresh.sparkSession, [hour_ms])
-        merged = merge_level_0(stored, fresh).persist()
+        spark, stored = fresh.sparkSession, Hours(self._table, LAYOUT, hours)
+        merged = merge_level_0(stored.stored(spark), fresh).persist()
         try:
-            self._lake.replace(hour_ms, merged.toArrow())
-            measures, sketches = measures_by_level(merged), sketches_by_level(merged)
-            self._publish(hour_ms, measures.toArrow(), sketches.toArrow())
+            stored.replace(batch_of(spark, batch_id, Monitoring.name), merged)
+            for hour_ms in hours:
+                rows = merged.where(hour_column() == hour_ms)
+                measures, sketches = measures_by_level(rows), sketches_by_level(rows)
+                self._publish(hour_ms, measures.toArrow(), sketches.toArrow())
         finally:
             merged.unpersist()
 
@@ -110,7 +124,7 @@ class MonitoringWriter:
         for level in LEVELS:
             for name, rows in ((level, measures), (sketch_table(level), sketches)):
                 tables[name] = _sorted(rows.filter(pc.equal(rows.column("level"), level)))
-        when_up(TABLE, partial(self._olap.replace, hour_ms, tables))
+        when_up(LAYOUT.name, partial(self._olap.replace, hour_ms, tables))
 
 
 def _sorted(rows: pa.Table) -> pa.Table:

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from opentalos.pipelines.lake.layout import TIME_TYPE, Layout
 from opentalos.pipelines.lake.tables import HOUR_MS
 from opentalos.pipelines.olap.store import BUCKET, COUNT, SKETCHES, TIME
 from opentalos.pipelines.service_events.json_events import TIME_MS_MAX, not_ahead, number
@@ -50,6 +51,7 @@ EVENT: Final = StructType(
 )
 
 _AMOUNTS_ARROW: Final = pa.map_(pa.string(), pa.float64())
+_BEGAN: Final = "began"  # when the interval began
 LEVEL_0: Final = pa.schema(
     [
         *((name, pa.string()) for name in DIMENSIONS[:-1]),
@@ -61,8 +63,10 @@ LEVEL_0: Final = pa.schema(
         ("sketches", pa.map_(pa.string(), pa.map_(pa.string(), pa.int64()))),
         ("source_partition", pa.int32()),
         ("source_offset", pa.int64()),
+        pa.field(_BEGAN, TIME_TYPE, nullable=False),
     ]
 )
+LAYOUT: Final = Layout("metrics", LEVEL_0, _BEGAN)
 
 
 def event_rules(late_hours: int) -> dict[str, str]:
@@ -105,12 +109,17 @@ def level_0(events: DataFrame) -> DataFrame:
         F.coalesce("sketches", nothing[1]).alias("sketches"),
         "source_partition",
         "source_offset",
+        _began(),
     )
 
 
 def merge_level_0(stored: DataFrame, fresh: DataFrame) -> DataFrame:
-    """One row per key: the last one in the topic, in whatever order they arrive here."""
+    """One row per key: the last one in the topic, in whatever order they arrive here.
+
+    Rows that earlier releases stored do not say when their interval began.
+    """
     names = LEVEL_0.names
+    stored = stored.withColumn(_BEGAN, F.coalesce(_BEGAN, _began()))
     source = F.struct("source_partition", "source_offset")
     row = F.struct(*[name for name in names if name not in KEY])
     merged = stored.select(*names).unionByName(fresh.select(*names))
@@ -159,6 +168,10 @@ def sketches_by_level(rows: DataFrame) -> DataFrame:
 def sketch_table(level: str) -> str:
     """The table of sketches of a level."""
     return level + SKETCHES
+
+
+def _began() -> Column:
+    return F.timestamp_millis(F.col("at_ms") - F.col("step_ms")).alias(_BEGAN)
 
 
 def _at_levels(rows: DataFrame, *columns: str) -> DataFrame:

@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from opentalos.adapters.system_clock import SystemClock
-from opentalos.pipelines.lake.tables import HourTable
-from opentalos.pipelines.lake.whole_days import DAY_MS, days_option, whole_days
-from opentalos.pipelines.metering.usage_table import SCHEMA, TABLE
+from opentalos.pipelines.lake.whole_days import DAY_MS, days_option
+from opentalos.pipelines.metering.usage_frame import usage_days
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.quota.traffic_fit import WEEK, Days, fit
 from opentalos.pipelines.runtime.connection import client_config
@@ -125,18 +124,16 @@ class QuotaProjection:
         """Project once. Raises: ConfigError: an option is invalid; the server's errors."""
         most = HISTORY_DAYS_MAX
         history = days_option(settings.options, _HISTORY, default=most, most=most)
-        table = HourTable(settings.home, TABLE, SCHEMA)
-        days = whole_days(table.hours(), history, SystemClock().wall_ms())
+        days = usage_days(spark, settings, history, SystemClock().wall_ms())
         if days is None:
             _LOG.warning("quota-projection: usage has no whole day yet; nothing was projected")
             return
-        usage = table.read(spark, days.hours)
-        daily = daily_traffic(usage, days.end_day)
+        daily = daily_traffic(days.rows, days.end_day)
         found = projections(daily, days.end_day).toArrow().to_pylist()
         call = RestClient(client_config(settings, TIMEOUT_S))
         for part in _parts(found):
             call("PUT", "quota-projections", {"projections": part})
-        _LOG.info("quota-projection: tenants=%d hours=%d", len(found), len(days.hours))
+        _LOG.info("quota-projection: tenants=%d end_day=%d", len(found), days.end_day)
 
 
 def _parts(found: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -4,12 +4,9 @@ All checks are column expressions in the JVM, so a batch needs no Python worker 
 fail a job.
 """
 
-import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -23,8 +20,6 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from opentalos.pipelines.lake.written_rows import RowsMissing
-
 # Sums of many counts stay below a bigint: 2 ** 15 of the largest ones fit.
 COUNT_MAX: Final = 1 << 48
 AMOUNT_MAX: Final = 1e100  # of floating-point numbers; any sum of them is finite
@@ -33,7 +28,6 @@ OFFSET_MAX: Final = (1 << 63) - 1
 AHEAD_MS: Final = 3_600_000
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the last valid date
 
-_LOG: Final = logging.getLogger(__name__)
 _VERSION: Final = "v"
 _CORRUPT: Final = "_corrupt"
 _OPTIONS: Final = {
@@ -110,42 +104,6 @@ def split_events(
         "message.partition", "message.offset", F.col("_reason").alias("reason"), "message.value"
     )
     return good, bad
-
-
-def side_folder(home: Path, name: str) -> Path:
-    """The folder of the invalid messages of pipeline ``name``: Parquet, one folder per batch."""
-    return home / "side" / name
-
-
-def write_side(bad: DataFrame, home: Path, name: str, batch_id: int) -> int:
-    """Write the invalid messages of one batch below HOME/side/NAME and return their number.
-
-    A repeated batch has the same rows and overwrites the same folder; the first message's partition
-    and offset in its name distinguish it from batches of an older checkpoint.
-
-    Raises: RowsMissing: executors have written them to disks that this machine does not have.
-    """
-    found = bad.agg(F.count("*"), F.min(F.struct("partition", "offset"))).first()
-    assert found is not None  # an aggregate without groups is always one row
-    count, first = int(found[0]), found[1]
-    if count:
-        place = f"batch-{batch_id:010d}-{first['partition']}-{first['offset']}"
-        folder = side_folder(home, name) / place
-        bad.write.mode("overwrite").parquet(folder.absolute().as_uri())
-        stored = sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
-        if stored != count:
-            raise RowsMissing(
-                f"the side output of {name} was not written: {folder} has {stored} of {count} "
-                "messages; give a --home that driver and executors share, or run on one machine"
-            )
-        _LOG.warning(
-            "invalid messages: pipeline=%s messages=%d batch=%d folder=%s",
-            name,
-            count,
-            batch_id,
-            folder,
-        )
-    return count
 
 
 def _nullable(field: StructField) -> StructField:

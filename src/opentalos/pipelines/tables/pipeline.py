@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.table import TableSchema
+from opentalos.pipelines.lake.written_rows import check_shared
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.tables.replay_start import ReplayStart, store, stored
 from opentalos.pipelines.tables.replay_state import MESSAGE, PART, Replay
@@ -64,9 +65,15 @@ class SdsReplay:
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
         """Start the stream; the first start with ``bootstrap`` scans the table before.
 
-        Raises: ConfigError: an option is invalid; TableNotExist: also if the table is not the one
-                of the first start.
+        Raises: ConfigError: an option is invalid, or executors are on other machines;
+                TableNotExist: also if the table is not the one of the first start.
         """
+        check_shared(
+            f"the state of a table, below {settings.home},",
+            str(spark.sparkContext.master),
+            local=True,
+            give="--master local[*]",
+        )
         followed = followed_by(settings)
         given, table = settings.options, followed.replay.table
         writer = ReplayWriter(followed.replay, settings.home, followed.current_schema)

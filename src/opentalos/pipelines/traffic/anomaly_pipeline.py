@@ -17,9 +17,8 @@ from pyspark.sql import DataFrame
 
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.model.errors import ConfigError, TalosError
-from opentalos.pipelines.lake.tables import HourTable
-from opentalos.pipelines.lake.whole_days import DAY_MS, days_option, whole_days
-from opentalos.pipelines.metering.usage_table import SCHEMA, TABLE
+from opentalos.pipelines.lake.whole_days import DAY_MS, days_option
+from opentalos.pipelines.metering.usage_frame import usage_days
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.quota.pipeline import HISTORY_DAYS_MAX, daily_traffic
 from opentalos.pipelines.quota.traffic_fit import WEEK
@@ -93,12 +92,11 @@ class TrafficAnomalies:
         options = settings.options
         history = days_option(options, _HISTORY, default=HISTORY_DAYS_MAX, most=HISTORY_DAYS_MAX)
         tolerance, fails = tolerance_of(options), _fails(options)
-        table = HourTable(settings.home, TABLE, SCHEMA)
-        days = whole_days(table.hours(), history, SystemClock().wall_ms())
+        days = usage_days(spark, settings, history, SystemClock().wall_ms())
         if days is None:
             _write(settings, ["usage has no whole day yet; no traffic was judged"])
             return
-        daily = daily_traffic(table.read(spark, days.hours), days.end_day)
+        daily = daily_traffic(days.rows, days.end_day)
         rows = anomalies(daily, days.end_day, tolerance).toArrow().to_pylist()
         found = sorted(f"tenant {row['tenant']}: {row['reason']}" for row in rows)
         day = datetime.fromtimestamp((days.end_day - 1) * DAY_MS / 1000, UTC).date()

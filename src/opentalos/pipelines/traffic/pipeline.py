@@ -17,9 +17,8 @@ from pyspark.sql import functions as F
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.model.errors import ConfigError
 from opentalos.model.message import PartitionKey
-from opentalos.pipelines.lake.tables import HourTable
-from opentalos.pipelines.lake.whole_days import DAY_MS, WholeDays, days_option, whole_days
-from opentalos.pipelines.metering.usage_table import SCHEMA, TABLE
+from opentalos.pipelines.lake.whole_days import DAY_MS, days_option
+from opentalos.pipelines.metering.usage_frame import usage_days
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.runtime.connection import client_config
 from opentalos.pipelines.traffic.report import PATH, question, report
@@ -85,12 +84,11 @@ class TrafficWeights:
         if not call("GET", "cluster")["clustered"]:
             self._show(settings, ["the server is not in a cluster; no weight was changed"])
             return
-        table = HourTable(settings.home, TABLE, SCHEMA)
-        found = whole_days(table.hours(), days, SystemClock().wall_ms())
+        found = usage_days(spark, settings, days, SystemClock().wall_ms())
         if found is None:
             self._show(settings, ["usage has no whole day yet; no weight was changed"])
             return
-        traffic = self._traffic(spark, table, found)
+        traffic = traffic_by_day(partition_days(found.rows, found.end_day).toArrow())
         proposal: dict[str, Any] = call("POST", PATH, question(traffic, budget))
         shown = list(report(proposal, len(traffic)))
         if dry_run:
@@ -99,12 +97,6 @@ class TrafficWeights:
             call("PUT", "cluster/weights", {"servers": proposal["weights"]})
             shown.append("the weights are set; the controller moves the partitions")
         self._show(settings, shown)
-
-    def _traffic(
-        self, spark: "SparkSession", table: HourTable, found: WholeDays
-    ) -> Sequence[Mapping[PartitionKey, int]]:
-        usage = table.read(spark, found.hours)
-        return traffic_by_day(partition_days(usage, found.end_day).toArrow())
 
     def _show(self, settings: PipelineSettings, lines: Sequence[str]) -> None:
         """Write the report to the log and to a file below ``home``."""

@@ -1,7 +1,6 @@
 """The archive as a table of Delta, without Spark."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,11 +12,8 @@ from opentalos.pipelines.archive.delta_archive import (
     LAYOUT,
     DeltaArchive,
     RowCounts,
-    check_files,
 )
 from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS
-from opentalos.pipelines.lake.delta_table import DeltaLakeTable
-from opentalos.pipelines.lake.written_rows import RowsMissing
 
 AT = datetime(2026, 11, 21, 23, tzinfo=UTC)
 CHECK = BatchCheck("/checkpoint", may_lack=False)
@@ -45,21 +41,6 @@ def test_rows_are_counted_by_partition_over_batches_and_tasks() -> None:
     assert one.all() == [WrittenRows("a", 0, 3, 4, 6), WrittenRows("b", 1, 1, 0, 0)]
     both = RowCounts([*one.all(), *two.all()]).all()
     assert both == [WrittenRows("a", 0, 4, 4, 9), WrittenRows("b", 1, 1, 0, 0)]
-
-
-def test_files_that_the_driver_does_not_see_whole_are_not_committed(tmp_path: Path) -> None:
-    writer = DeltaLakeTable(f"file://{tmp_path}/archive", LAYOUT).writer()
-    files = list(writer.write([batch(("a", 0, 0), ("b", 0, 0)), batch(("a", 0, 1))]))
-    assert sorted(file.rows for file in files) == [1, 2]
-    check_files(writer, files)
-    path = tmp_path / "archive" / files[1].path
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(RowsMissing, match=r"has 0 of \d rows; give a URL on which all executors"):
-        check_files(writer, files)
-    path.unlink()
-    with pytest.raises(RowsMissing, match=r"has 0 of \d rows"):
-        check_files(writer, files)
 
 
 @pytest.mark.parametrize("master", ["yarn", "spark://one:7077", "local-cluster[2,1,1024]"])

@@ -14,9 +14,10 @@ from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.model.errors import TopicNotExist
 from opentalos.pipelines.billing import reconcile as module
 from opentalos.pipelines.billing.reconcile import Reconciliation, reconcile_with
+from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.metering.usage_lake import MinuteUse
-from opentalos.pipelines.metering.usage_table import SCHEMA
+from opentalos.pipelines.metering.usage_table import LAYOUT, SCHEMA
 
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
 
@@ -42,7 +43,8 @@ def meter(home: Path, logs: dict[str, list[list[MinuteUse]]]) -> None:
 
 
 def run(server: FakeServer, home: Path, **options: Any) -> Reconciliation:
-    return reconcile_with(server, home, **options)  # type: ignore[arg-type]
+    usage = pipeline_table(home, "", LAYOUT)
+    return reconcile_with(server, usage, **options)  # type: ignore[arg-type]
 
 
 def test_pages_are_put_together_minute_by_minute(tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ import pytest
 
 from opentalos.model.errors import ConfigError, NotFound, OutcomeUnknown, StoreUnavailable
 from opentalos.pipelines.lake import tables
-from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, Layout
+from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, Layout, Seen, Span
 from opentalos.pipelines.lake.opening import open_existing
 from opentalos.pipelines.lake.parquet_table import QUERIES_MAX, ParquetTable
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 
 LAYOUT = Layout("t", pa.schema([pa.field("at", TIME_TYPE, nullable=False)]), "at", ("at",))
 HOUR = datetime(2026, 11, 21, 23, tzinfo=UTC)
+HOUR_0_MS = int(HOUR.timestamp()) * 1000
 
 
 @pytest.fixture
@@ -54,6 +55,36 @@ def test_a_batch_that_a_crash_cut_between_two_hours_is_completed(
     assert table.read().num_rows == 1
     assert append(table, 0, rows(0, 1))
     assert sorted(table.read().to_pylist(), key=str) == rows(0, 1).to_pylist()
+
+
+def test_a_replacement_that_a_crash_cut_between_two_hours_is_completed(
+    table: ParquetTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(table, 0, rows(0, 1))
+    spans = tuple(Span(HOUR_0_MS + hour * HOUR_MS, HOUR_0_MS + (hour + 1) * HOUR_MS)
+                  for hour in (0, 1))  # fmt: skip
+    real, calls = HourTable.replace, list[int]()
+
+    def dies(hours: HourTable, part: int, *more: object) -> None:
+        calls.append(part)
+        if len(calls) == 2:
+            raise OSError("no space left on device")
+        real(hours, part, *more)  # type: ignore[arg-type]
+
+    def swap() -> bool:
+        seen = Seen(spans, tuple(table.files(*spans)))
+        files = [file for hour in (0, 1)
+                 for file in table.writer().write(rows(hour, hour).to_batches())]  # fmt: skip
+        return table.replace(Batch("q", 1), seen, files)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tables.PartTable, "replace", dies)
+        with pytest.raises(OutcomeUnknown, match="no space left on device; repeat the batch"):
+            swap()
+    assert table.read().num_rows == 3
+    assert swap()
+    assert table.read().num_rows == 4
+    assert not swap()
 
 
 def test_a_second_writer_fails_clearly(table: ParquetTable, tmp_path: Path) -> None:

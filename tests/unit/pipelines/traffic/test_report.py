@@ -6,7 +6,6 @@ import pytest
 
 from opentalos.model.errors import ConfigError
 from opentalos.model.message import PartitionKey
-from opentalos.pipelines.lake.whole_days import DAY_MS, WholeDays, whole_days
 from opentalos.pipelines.traffic.report import MOVES_SHOWN, PARTITIONS_MAX, question, report
 
 HOUR_MS = 3_600_000
@@ -48,18 +47,3 @@ def test_shares_variance_and_moves_are_shown() -> None:
         "  u/1: a -> bb",
     ]
     assert list(report(proposal(MOVES_SHOWN + 3), days=7))[-1] == "  and 3 more"
-
-
-def test_the_day_of_the_newest_hour_is_not_complete() -> None:
-    hours = [day * DAY_MS + hour * HOUR_MS for day in (5, 6, 7, 8) for hour in (0, 23)]
-    now_ms = hours[-1]
-    assert whole_days(hours, 2, now_ms) == WholeDays(8, hours[2:6])
-    assert whole_days(hours, 9, now_ms) == WholeDays(8, hours[:6])
-    assert whole_days(hours[:2], 9, now_ms) is None
-    assert whole_days([], 9, now_ms) is None
-
-
-def test_an_hour_of_a_fast_clock_does_not_move_the_days() -> None:
-    hours = [day * DAY_MS for day in (5, 6, 7, 47_000)]
-    assert whole_days(hours, 2, 7 * DAY_MS + HOUR_MS) == WholeDays(7, hours[:2])
-    assert whole_days(hours[3:], 2, 7 * DAY_MS) is None

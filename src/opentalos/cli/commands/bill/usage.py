@@ -14,13 +14,14 @@ from opentalos.cli.commands.bill.options import spark_extra, with_month
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
-from opentalos.cli.input.pipelines_home import with_pipelines_home
+from opentalos.cli.input.pipelines_home import with_lake, with_pipelines_home
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.output.progress import Progress
 from opentalos.model.errors import TalosError
 
 if TYPE_CHECKING:
     from opentalos.pipelines.billing.reconcile import Reconciliation
+    from opentalos.pipelines.lake.lake_table import LakeTable
     from opentalos.pipelines.lake.month import Month
 
 _RESULT: Final = (
@@ -37,11 +38,17 @@ _RESULT: Final = (
     "--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
     help="Maximum time to wait until the present contents of the logs are metered.",
 )  # fmt: skip
+@with_lake
 @with_pipelines_home
 @with_format
 @with_server
 def reconcile(
-    topics: tuple[str, ...], wait_s: float, home: Path, output: Output, server: ServerOptions
+    topics: tuple[str, ...],
+    wait_s: float,
+    home: Path,
+    lake: str,
+    output: Output,
+    server: ServerOptions,
 ) -> int:
     """Compare metered usage with the logs; for administrators.
 
@@ -53,8 +60,9 @@ def reconcile(
     with spark_extra(), Progress("partitions") as progress:
         from opentalos.pipelines.billing.reconcile import reconcile_with
 
+        usage = _opened(home, lake)
         found = reconcile_with(
-            server.rest(), home, wait_s=wait_s, topics=topics,
+            server.rest(), usage, wait_s=wait_s, topics=topics,
             show=progress.show,
         )  # fmt: skip
     _show(found, output)
@@ -110,22 +118,27 @@ def _show_sums(found: "Reconciliation", rows: list[dict[str, Any]], output: Outp
 @click.option("--tenant", metavar="TENANT", help="Export only this tenant.")
 @click.option("--format", "form", type=click.Choice(("csv", "json")), default="csv",
               show_default=True, help="Output format; json: one object per line.")  # fmt: skip
+@with_lake
 @with_pipelines_home
-def export(month: "Month | None", tenant: str | None, form: str, home: Path) -> None:
+def export(month: "Month | None", tenant: str | None, form: str, home: Path, lake: str) -> None:
     """Export raw usage to stdout, one line per partition and minute.
 
     Example: talos bill export --month 2026-03 --tenant CLshop > usage.csv
     """
     with spark_extra():
+        from opentalos.pipelines.lake.layout import ALL, Span
         from opentalos.pipelines.metering.usage_lake import UsageLake
         from opentalos.pipelines.metering.usage_table import SCHEMA
+
+        usage = _opened(home, lake)
+    span = ALL if month is None else Span(month.begin_ms, month.end_ms)
     names = list(SCHEMA.names)
     out = io.StringIO()
     if form == "csv":
         csv.writer(out, lineterminator="\n").writerow(names)
-    with UsageLake(home) as lake, Progress("lines") as progress:
+    with UsageLake(usage, span, tenant=tenant) as found, Progress("lines") as progress:
         done = 0
-        for table in lake.rows(month, tenant):
+        for table in found.rows():
             for row in table.to_pylist():
                 row["minute"] = row["minute"].astimezone(UTC).strftime("%Y-%m-%dT%H:%MZ")
                 if form == "csv":
@@ -136,6 +149,14 @@ def export(month: "Month | None", tenant: str | None, form: str, home: Path) -> 
             done += table.num_rows
             progress.show(done)
     _flush(out)
+
+
+def _opened(home: Path, lake: str) -> "LakeTable":
+    """Raises: NotFound: there is no table at the lake's URL; ConfigError: not such a URL."""
+    from opentalos.pipelines.lake.opening import pipeline_table
+    from opentalos.pipelines.metering.usage_table import LAYOUT
+
+    return pipeline_table(home, lake, LAYOUT)
 
 
 def _flush(out: io.StringIO) -> None:

@@ -1,17 +1,20 @@
 """``talos lake``: the tables of the lake, which streams of Spark write."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from opentalos.cli.counts import counted
 from opentalos.cli.input.confirm import confirm, with_yes
+from opentalos.cli.input.pipelines_home import with_lake, with_pipelines_home
 from opentalos.cli.input.times import as_time, time_text, unix_ms
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.output.progress import Elapsed
-from opentalos.model.errors import ConfigError
+from opentalos.model.errors import ConfigError, NotFound
 
 if TYPE_CHECKING:
     from opentalos.pipelines.lake.lake_table import LakeTable
@@ -22,6 +25,7 @@ _MISSING: Final = "talos lake needs pyarrow: pip install 'opentalos[spark,lake]'
 _TARGET_MIB: Final = 128
 _UNUSED_HOURS: Final = 168
 _US_PER_MS: Final = 1000
+_LISTED: Final = ("table", "pipeline", "files", "rows", "bytes", "first", "last")
 
 
 @click.group()
@@ -49,13 +53,49 @@ def _with_dry_run(command: CommandT) -> CommandT:
 
 def _open(url: str, time_column: str | None) -> "tuple[LakeTable, Layout]":
     """Raises: ConfigError: a package is missing, or the table cannot be opened; NotFound."""
-    try:
+    with _extra():
         from opentalos.pipelines.lake.opening import open_existing
+    return open_existing(url, time_column)
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Turn a missing package into an error that names the remedy."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.startswith("opentalos"):
             raise
         raise ConfigError(_MISSING) from error
-    return open_existing(url, time_column)
+
+
+@lake.command(name="list")
+@with_lake
+@with_pipelines_home
+@with_format
+def list_tables(home: Path, lake: str, output: Output) -> None:
+    """List the tables of the pipelines with their places, for the other commands.
+
+    The archive has its own place, see archive.path.
+
+    Example: talos lake list --lake delta+hdfs://namenode:9820/lake
+    """
+    from opentalos.pipelines.registry import LAKE_TABLES
+
+    with _extra():
+        from opentalos.pipelines.lake.opening import table_place
+    rows = []
+    with Elapsed("reading the metadata of the tables"):
+        for name, pipeline in LAKE_TABLES.items():
+            with suppress(NotFound):
+                place = table_place(home.absolute(), lake, name)
+                found = _open(place, None)[0].summary()
+                rows.append(
+                    {"table": place, "pipeline": pipeline, "files": found.files,
+                     "rows": found.rows, "bytes": found.size_bytes,
+                     "first": _time_text(found.first_us), "last": _time_text(found.last_us)}
+                )  # fmt: skip
+    output.table(_LISTED, rows, empty="no tables")
 
 
 @lake.command()

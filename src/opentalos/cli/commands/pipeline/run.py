@@ -11,7 +11,7 @@ import click
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.pairs import pair_of
-from opentalos.cli.input.pipelines_home import with_pipelines_home
+from opentalos.cli.input.pipelines_home import with_lake, with_pipelines_home
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.model.errors import ConfigError
 
@@ -115,6 +115,7 @@ def _run_options(command: CommandT) -> CommandT:
             "-o", "options", multiple=True, metavar="NAME.OPTION=VALUE",
             help="Pipeline option; repeatable. See talos pipeline list.",
         ),
+        with_lake,
         with_pipelines_home,
         click.argument("names", nargs=-1, required=True),
     ):  # fmt: skip
@@ -255,6 +256,7 @@ def _plan(given: dict[str, Any], *, supervised: bool) -> "RunPlan":
             url=",".join(config.endpoints),
             key=f"{config.key_id}:{config.secret}",
             home=given["home"].absolute(),
+            lake=given["lake"],
             olap=given["olap"],
             trigger_s=given["trigger_s"],
             available_now=given["available_now"],

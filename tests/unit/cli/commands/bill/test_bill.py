@@ -20,9 +20,11 @@ from opentalos.pipelines.billing.pipeline import Bill, invoice_files
 from opentalos.pipelines.billing.plans.price_plan import PricePlan, Rounding
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.billing.pricing import LINES
+from opentalos.pipelines.lake.layout import Batch
 from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.tables import HourTable
-from opentalos.pipelines.metering.usage_table import SCHEMA
+from opentalos.pipelines.metering.usage_table import LAYOUT, SCHEMA
 
 ROOT = Path(__file__).resolve().parents[5]
 MONTH = Month(2026, 3)
@@ -141,6 +143,18 @@ def test_usage_of_a_month_and_tenant_is_exported(home: Path) -> None:
         ("CLshop", "2026-03-01T00:00Z"),
         ("CLshop", "2026-04-01T00:00Z"),
     ]
+
+
+def test_usage_of_a_lake_is_exported(home: Path, tmp_path: Path) -> None:
+    lake = f"delta+file://{tmp_path}/lake"
+    missing = run(tmp_path, "export", "--lake", lake).exception
+    assert isinstance(missing, NotFound)
+    assert not (tmp_path / "lake").exists()
+    usage = pipeline_table(home, "", LAYOUT).read()
+    pipeline_table(tmp_path, lake, LAYOUT, create=True).merge(Batch("q", 0), usage)
+    for month in ("2026-03", "2026-04"):
+        given = ("export", "--month", month)
+        assert run(tmp_path, *given, "--lake", lake).stdout == run(home, *given).stdout
 
 
 def test_no_usage_is_a_table_without_lines(tmp_path: Path) -> None:

@@ -53,11 +53,14 @@ def lake(*argv: str) -> Result:
 
 
 def answer(*argv: str) -> dict[str, Any]:
+    (found,) = answers(*argv)
+    return found
+
+
+def answers(*argv: str) -> list[dict[str, Any]]:
     result = lake(*argv, "--format", "json")
     assert result.exception is None, result.exception
-    (line,) = result.stdout.splitlines()
-    found: dict[str, Any] = json.loads(line)
-    return found
+    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def test_show_has_the_columns_and_the_size(url: str, table: LakeTable) -> None:
@@ -137,3 +140,22 @@ def test_a_table_of_one_machine_is_maintained_too(tmp_path: Path) -> None:
     assert lake("compact", path).stdout == "visits is compact\n"
     assert answer("expire", path, "--before", "2026-11-23T00Z", "--yes")["rows"] == 1
     assert answer("vacuum", path, "--unused-hours", "0", "--yes")["files"] == 1
+
+
+def test_the_tables_of_pipelines_are_listed_with_their_places(tmp_path: Path) -> None:
+    assert lake("list", "--home", str(tmp_path), "--format", "json").stdout == ""
+    row = {"at": HOUR, "topic": "shop"}
+    rows = pa.Table.from_pylist([row], LAYOUT.schema)
+    for home, place in (("", tmp_path / "lake"), ("delta+file://", tmp_path / "delta")):
+        for name in ("usage", "side/metering"):
+            layout = Layout(name, LAYOUT.schema, LAYOUT.time)
+            table = open_lake_table(f"{home}{place}/{name}", layout)
+            table.commit(Batch("q", 0), list(table.writer().write(rows.to_batches())))
+    here = answers("list", "--home", str(tmp_path))
+    assert [(item["table"], item["pipeline"], item["rows"]) for item in here] == [
+        (f"{tmp_path}/lake/usage", "metering", 1),
+        (f"{tmp_path}/lake/side/metering", "metering", 1),
+    ]
+    there = answers("list", "--lake", f"delta+file://{tmp_path}/delta")
+    assert [item["table"].rpartition("/delta/")[2] for item in there] == ["usage", "side/metering"]
+    assert answer("show", there[0]["table"])["rows"] == 1

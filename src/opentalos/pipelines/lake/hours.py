@@ -1,0 +1,70 @@
+"""Hours of a lake table that are merged where the rows are, and replaced as a whole.
+
+A pipeline reads the stored rows of the hours that a batch touches, merges them with the batch's in
+Spark, and writes the result into new files: neither stored nor merged rows pass through the driver,
+which commits the names of the files. A batch that is repeated, or of which another writer was
+first, changes nothing.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from opentalos.model.errors import BadRequest
+from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.layout import Batch, Layout, Seen, Span
+from opentalos.pipelines.lake.sink import files_frame, write_files
+from opentalos.pipelines.lake.tables import HOUR_MS
+from opentalos.pipelines.lake.written_rows import check_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_HOUR: Final = "_hour"
+_OTHERS: Final = -1  # rows of other hours, of files that have rows of both
+
+
+def hour_of_row(time: str) -> Column:
+    """The start of the hour of a column of time, Unix milliseconds."""
+    at = F.unix_millis(time)
+    return at - at % HOUR_MS
+
+
+class Hours:
+    """The files that have rows of some hours, as they are now.
+
+    Args:   hours: Unix ms of their starts.
+    Raises: BadRequest: no hour is given; StoreUnavailable.
+    """
+
+    def __init__(self, table: LakeTable, layout: Layout, hours: Sequence[int]) -> None:
+        if not hours:
+            raise BadRequest(f"no hour of table {layout.name} is to be replaced; give one")
+        self._table, self._layout, self._hours = table, layout, sorted(hours)
+        spans = tuple(Span(hour, hour + HOUR_MS) for hour in self._hours)
+        self._seen = Seen(spans, tuple(table.files(*spans)))
+
+    def stored(self, spark: "SparkSession") -> "DataFrame":
+        """All rows of these files; a file of a compacted table has rows of other hours, too."""
+        return files_frame(spark, self._seen.files, self._layout)
+
+    def replace(self, batch: Batch, rows: "DataFrame") -> bool:
+        """Replace the files by ``rows``: all of ``stored``, merged with the batch's.
+
+        Rows of other hours get files of their own, so compacted ones are not cut up.
+
+        Raises: RowsMissing: executors wrote to disks that this machine does not have;
+                StoreUnavailable: another writer was first; as ``LakeTable.replace``.
+        """
+        hour = hour_of_row(self._layout.time)
+        apart = F.when(hour.isin(self._hours), hour).otherwise(F.lit(_OTHERS))
+        whole = rows.select(*self._layout.schema.names, apart.alias(_HOUR))
+        # Tasks of similar size, however many rows an hour has.
+        tasks = whole.hint("rebalance", F.col(_HOUR))
+        order = (_HOUR, *(self._layout.key or (self._layout.time,)))
+        writer = self._table.writer()
+        files = write_files(tasks.sortWithinPartitions(*order), writer, by=_HOUR)
+        check_files(f"table {self._layout.name}", writer, files)
+        return self._table.replace(batch, self._seen, files)
