@@ -142,6 +142,7 @@ def test_the_archive_of_another_checkpoint_is_refused(
         {"topics": "a", "compression": "rar"},
         {"topics": "a", "on-expired": "never"},
         {"topics": "a", "on-deleted": "drop"},
+        {"topics": "a", "tasks": "many"},
     ],
 )
 def test_options_that_cannot_be_used_are_refused(

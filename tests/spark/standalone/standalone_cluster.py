@@ -60,6 +60,12 @@ def make_environment(folder: Path) -> Path:
     return archive
 
 
+def make_package(folder: Path) -> Path:
+    """What a wheel contains, under a name that Spark takes for a package."""
+    source = Path(opentalos.__path__[0])
+    return Path(shutil.make_archive(str(folder / "opentalos"), "zip", source.parent, source.name))
+
+
 class Family(SaidProcess):
     """A process that is killed with everything that it has started."""
 
@@ -79,6 +85,7 @@ class StandaloneCluster:
     def __init__(self, folder: Path) -> None:
         self.folder, self.url = folder, ""
         self.archive = make_environment(folder)
+        self.package = make_package(folder)
         self._daemons: list[Family] = []
 
     def start(self) -> None:

@@ -167,7 +167,8 @@ def facts(server: TalosServer, cluster: StandaloneCluster, key_file: Path) -> di
     program = cluster.folder / "sink_job.py"
     shutil.copy(sink_job.__file__, program)
     command = [str(program), server.url, str(key_file), WRITTEN, str(shared)]
-    with cluster.driver("driver-3", "--name", "written", *command, submit=True) as driver:
+    shipped = ("--name", "written", "--py-files", str(cluster.package))
+    with cluster.driver("driver-3", *shipped, *command, submit=True) as driver:
         until((shared / "begun").exists, driver.said)
         (shared / "executors").write_text(shown(cluster.executors()))
         python = psutil.Process(int((shared / "begun").read_text()))
@@ -194,7 +195,7 @@ def test_a_sink_stores_each_row_once_though_its_executor_is_killed(
     assert facts["read"] == sink_job.ROWS + 1
 
 
-def test_executors_run_the_shipped_package(
+def test_executors_run_the_shipped_python_and_the_package_of_py_files(
     cluster: StandaloneCluster, facts: dict[str, object]
 ) -> None:
     executors = facts["executors"]
@@ -202,7 +203,8 @@ def test_executors_run_the_shipped_package(
     assert executors
     works = [str(cluster.folder / host / "work") for host in WORKER_HOSTS]
     for found in executors:
-        assert found["package"].startswith(f"{found['folder']}/environment/"), found
+        assert Path(found["python"]).is_relative_to(f"{found['folder']}/environment"), found
+        assert f"/{cluster.package.name}/opentalos/" in found["package"], found
         assert any(found["folder"].startswith(work) for work in works)
         drivers = f"{cluster.folder}/driver-"
         assert drivers not in json.dumps([found["path"], found["environment"]])

@@ -56,7 +56,7 @@ class ServiceTopic:
             messages.writeStream.queryName(self.pipeline)
             .outputMode("update")
             .foreachBatch(writer)
-            .option("checkpointLocation", str(settings.checkpoint(self.pipeline)))
+            .option("checkpointLocation", settings.checkpoint_url(self.pipeline))
         )
         if settings.available_now:
             return stream.trigger(availableNow=True).start()

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.table import TableSchema
 from opentalos.pipelines.lake.written_rows import check_shared
-from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.pipeline import PipelineSettings, on_this_machine
 from opentalos.pipelines.tables.replay_start import ReplayStart, store, stored
 from opentalos.pipelines.tables.replay_state import MESSAGE, PART, Replay
 from opentalos.sdk import ClientConfig
@@ -93,7 +93,7 @@ class SdsReplay:
         stream = (
             messages.writeStream.queryName(self.name)
             .foreachBatch(writer)
-            .option("checkpointLocation", str(checkpoint(settings, table)))
+            .option("checkpointLocation", on_this_machine(checkpoint(settings, table)))
         )
         if settings.available_now:
             return stream.trigger(availableNow=True).start()

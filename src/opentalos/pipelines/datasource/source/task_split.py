@@ -12,7 +12,9 @@ _SLIVER: Final = 4  # part of a task's share below which an offset range is not 
 def split_tasks(batch: BatchRange) -> list[tuple[ReadRange, ...]]:
     """The ranges of each task, none of them empty; at most ``batch.tasks``.
 
-    Small partitions share a task, large ones are cut; all tasks have about as many rows.
+    Small partitions share a task, large ones are cut. All tasks but the last have at most their
+    share and a quarter; the last one has the rest, so up to that much more for each task before it.
+    Another rule needs another version of the offset: a batch that is replayed is split as before.
     """
     ranges = batch.ranges
     total = sum(span.rows for span in ranges)

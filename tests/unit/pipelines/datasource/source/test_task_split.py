@@ -7,6 +7,7 @@ from opentalos.pipelines.datasource.source.batch_range import BatchRange, ReadRa
 from opentalos.pipelines.datasource.source.task_split import TASK_ROWS_MIN, split_tasks
 
 RESOURCE = "o#t#u"
+SLIVER = 4  # part of a share that is not cut off
 
 
 def batch(rows: dict[int, int], tasks: int) -> BatchRange:
@@ -40,8 +41,11 @@ def test_every_row_is_in_one_task_and_tasks_are_alike(rows: dict[int, int], task
     assert len(split) <= tasks
     total = sum(rows.values())
     assert len(split) <= max(1, total // TASK_ROWS_MIN)
-    share = -(-total // max(1, len(split)))
-    assert all(sum(item.rows for item in task) <= 2 * share for task in split)
+    share = -(-total // max(1, min(tasks, total // TASK_ROWS_MIN)))
+    counts = [sum(item.rows for item in task) for task in split]
+    assert all(count <= share + share // SLIVER for count in counts[:-1])
+    # The last one also has what others left, rather than cut a partition for it.
+    assert sum(counts[-1:]) <= share + len(split) * (share // SLIVER)
     assert split_tasks(BatchRange.parse(given_.as_json())) == split
 
 
