@@ -7,7 +7,8 @@ Sets are tuples in ascending order without repetitions.
 
 import struct
 from collections.abc import Callable, Mapping
-from itertools import pairwise
+from itertools import islice
+from operator import lt
 from typing import Any, Final
 
 from opentalos.model.datum import DataType, Datum, Value
@@ -79,15 +80,25 @@ def _bytes_fault(value: Any) -> str:
     return "" if type(value) is bytes else "is no bytes"
 
 
+def _to_check(elements: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Elements of which one has a fault if any has; a set may have 60,000, each check 0.1 us."""
+    types = set(map(type, elements))
+    if types == {int}:
+        return min(elements), max(elements)
+    if types == {bytes} or (types == {str} and "".join(elements).isascii()):
+        return elements[:1]
+    return elements
+
+
 def _set_fault(element_fault: Callable[[Any], str]) -> Callable[[Any], str]:
     def fault(value: Any) -> str:
         if type(value) is not tuple:
             return "is no set"
-        for element in value:
+        for element in _to_check(value):
             found = element_fault(element)
             if found:
                 return f"has an element that {found}"
-        ascending = all(first < second for first, second in pairwise(value))
+        ascending = all(map(lt, value, islice(value, 1, None)))
         return "" if ascending else "is not in ascending order without repetitions"
 
     return fault

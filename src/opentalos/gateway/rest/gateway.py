@@ -225,8 +225,8 @@ def _reply_chunks(exchange: Exchange, prefix: bytes, extra: bytes, chunks: Seque
 def _body(answer: Answer) -> bytes:
     if answer.document is None:
         return answer.text
-    try:
-        return msgspec.json.encode(answer.document) + b"\n"  # several times faster than json
+    try:  # several times faster than json, with the same spaces
+        return msgspec.json.format(msgspec.json.encode(answer.document), indent=0) + b"\n"
     except (TypeError, ValueError):  # such as text with half of a surrogate pair
         return json.dumps(answer.document).encode() + b"\n"
 

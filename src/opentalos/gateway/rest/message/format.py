@@ -25,6 +25,7 @@ MESSAGES_MAX = 1_000  # of one request or reply
 JSON_BYTES_MAX = 4 << 20  # of a JSON request, decoded at once
 RAW_BYTES_MAX = 10 << 20  # of one message, the protocol's maximum
 SHORT_MESSAGES = 50  # are written without a turn, if they are short
+LONG_PIECE_BYTES = 2 << 10  # of encoded JSON: the least that took so long that the loop is next
 PIECE_BYTES = 48 << 10  # written or encoded in one piece, 0.5 ms
 BASE64_BYTES = 48 << 10  # a multiple of 3
 _MESSAGE_COST = 500  # of a message besides its data, in bytes
@@ -74,7 +75,8 @@ async def messages_of(
         for piece in _data_of(given):
             data += piece
             cost += len(piece)
-            if turn is not None and cost > PIECE_BYTES:
+            # Text of numbers is short for the time it takes, but only a long value comes in pieces.
+            if turn is not None and (cost > PIECE_BYTES or len(piece) > LONG_PIECE_BYTES):
                 cost = 0
                 await turn.pause()
         cost += _MESSAGE_COST

@@ -61,7 +61,7 @@ def encoded(value: Any) -> Iterator[bytes]:
     cost = 0
     for token in _tokens(value):
         parts.append(token)
-        cost += len(token) + _STEP_COST
+        cost += len(token) + _STEP_COST + _FRACTION_COST * token.count(".")
         if cost > PIECE_COST:
             yield "".join(parts).encode()
             parts.clear()

@@ -140,3 +140,12 @@ def test_numbers_with_a_fraction_are_parsed_in_shorter_pieces() -> None:
     _, integers = parsed(b"[" + b"1111," * 100_000 + b"1]")
     _, fractions = parsed(b"[" + b"11.5," * 100_000 + b"1]")
     assert fractions > 2 * integers
+
+
+def test_a_piece_of_fractions_is_shorter_since_python_writes_them_slowly() -> None:
+    numbers = [1.5] * 20_000
+    pieces = list(encoded(numbers))
+    assert json.loads(b"".join(pieces)) == numbers
+    assert max(piece.count(b".") for piece in pieces) < 1_200  # about 1 ms
+    whole = list(encoded([1] * 20_000))
+    assert len(whole) < len(pieces) / 3
