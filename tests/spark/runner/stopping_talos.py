@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -20,7 +21,9 @@ from opentalos.pipelines.lake.layout import Batch, DataFile
 FOLDER_VARIABLE: Final = "TALOS_TEST_FOLDER"
 STOP: Final = "stop"  # there: the next commit stops the process
 STOPPED: Final = "stopped"  # it has the process's pid
+CONTINUE: Final = "continue"  # there: the commit is made once the process continues
 OUTCOME: Final = "outcome"  # of the late commit
+_POLL_S: Final = 0.01
 
 _commit = DeltaLakeTable.commit
 
@@ -40,6 +43,8 @@ def commit(self: DeltaLakeTable, batch: Batch, files: Sequence[DataFile]) -> boo
 def _late(table: DeltaLakeTable, batch: Batch, files: Sequence[DataFile], folder: Path) -> None:
     (folder / STOPPED).write_text(str(os.getpid()))
     os.kill(os.getpid(), signal.SIGSTOP)
+    while not (folder / CONTINUE).exists():  # this thread may run on for a moment
+        time.sleep(_POLL_S)
     try:
         outcome = f"committed: {_commit(table, batch, files)}"
     except Exception as error:

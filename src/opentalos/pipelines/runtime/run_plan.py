@@ -8,7 +8,7 @@ from opentalos.model.errors import ConfigError, TalosError
 from opentalos.pipelines.pipeline import Pipeline, PipelineSettings
 from opentalos.pipelines.registry import load, unknown
 
-LEASE_S = 30.0  # after which another host takes over from a run that cannot be reached
+LEASE_S = 60.0  # after which another host takes over from a run that cannot be reached
 OUTAGE_S = 300.0  # how long a run waits for an unavailable server, at its start and later
 
 

@@ -87,7 +87,7 @@ def _run_options(command: CommandT) -> CommandT:
         ),
         click.option(
             "--lease", "lease_s", metavar="SECONDS",
-            type=click.FloatRange(3, 3600), default=30.0, show_default=True,
+            type=click.FloatRange(3, 3600), default=60.0, show_default=True,
             help="Seconds after which another host takes over from a run that is out of reach.",
         ),
         click.option(
