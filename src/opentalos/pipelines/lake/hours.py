@@ -1,9 +1,9 @@
 """Hours of a lake table that are merged where the rows are, and replaced as a whole.
 
 A pipeline reads the stored rows of the hours that a batch touches, merges them with the batch's in
-Spark, and writes the result into new files: neither stored nor merged rows pass through the driver,
-which commits the names of the files. A batch that is repeated, or of which another writer was
-first, changes nothing.
+Spark, and writes the result into new files. On a cluster neither stored nor merged rows pass
+through the driver, which commits the names of the files. A batch that is repeated, or of which
+another writer was first, changes nothing.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from opentalos.model.errors import BadRequest
+from opentalos.pipelines.lake.file_writer import FileWriter, LocalFileWriter
 from opentalos.pipelines.lake.lake_table import LakeTable
-from opentalos.pipelines.lake.layout import Batch, Layout, Seen, Span
+from opentalos.pipelines.lake.layout import Batch, DataFile, Layout, Seen, Span
 from opentalos.pipelines.lake.sink import files_frame, write_files
 from opentalos.pipelines.lake.tables import HOUR_MS
 from opentalos.pipelines.lake.written_rows import check_files
@@ -58,13 +59,27 @@ class Hours:
         Raises: RowsMissing: executors wrote to disks that this machine does not have;
                 StoreUnavailable: another writer was first; as ``LakeTable.replace``.
         """
+        writer = self._table.writer()
+        if isinstance(writer, LocalFileWriter):
+            files = self._by_driver(writer, rows)
+        else:
+            files = self._by_executors(writer, rows)
+        check_files(f"table {self._layout.name}", writer, files)
+        return self._table.replace(batch, self._seen, files)
+
+    def _by_driver(self, writer: FileWriter, rows: "DataFrame") -> list[DataFile]:
+        """On one machine, whose driver rewrites each hour's file anyway: no Python worker."""
+        files: list[DataFile] = []
+        for hour_ms in self._hours:
+            inside = rows.where(hour_of_row(self._layout.time) == hour_ms)
+            files += writer.write(inside.select(*self._layout.schema.names).toArrow().to_batches())
+        return files
+
+    def _by_executors(self, writer: FileWriter, rows: "DataFrame") -> list[DataFile]:
         hour = hour_of_row(self._layout.time)
         apart = F.when(hour.isin(self._hours), hour).otherwise(F.lit(_OTHERS))
         whole = rows.select(*self._layout.schema.names, apart.alias(_HOUR))
         # Tasks of similar size, however many rows an hour has.
         tasks = whole.hint("rebalance", F.col(_HOUR))
         order = (_HOUR, *(self._layout.key or (self._layout.time,)))
-        writer = self._table.writer()
-        files = write_files(tasks.sortWithinPartitions(*order), writer, by=_HOUR)
-        check_files(f"table {self._layout.name}", writer, files)
-        return self._table.replace(batch, self._seen, files)
+        return write_files(tasks.sortWithinPartitions(*order), writer, by=_HOUR)
