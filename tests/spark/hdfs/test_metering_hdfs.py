@@ -4,6 +4,7 @@ import json
 import time
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,19 +15,22 @@ from tests.conftest import RunningBackends
 from tests.server_process import ServerProcess
 from tests.spark.billing.test_bill_kills import PLAN
 from tests.spark.conftest import TalosServer
-from tests.spark.pipeline_process import WAIT_S
+from tests.spark.pipeline_process import WAIT_S, until
 from tests.spark.queries import started
 
 from opentalos.cli.main import talos
 from opentalos.pipelines.billing.pipeline import BILLING
 from opentalos.pipelines.billing.reconcile import Reconciliation, reconcile
 from opentalos.pipelines.lake.opening import pipeline_table
+from opentalos.pipelines.metering import pipeline as metering
 from opentalos.pipelines.metering.pipeline import METERING
 from opentalos.pipelines.metering.usage_table import LAYOUT
+from opentalos.pipelines.monitoring import pipeline as monitoring
 from opentalos.pipelines.monitoring import rollups
 from opentalos.pipelines.monitoring.pipeline import MONITORING
 from opentalos.pipelines.pipeline import PipelineSettings, StreamPipeline
 from opentalos.sdk import SimpleProducer, TalosAdmin
+from opentalos.sdk.errors import TopicNotExist
 
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(900)]
 TOPIC, RECORDS = "metered-on-hdfs", 40
@@ -47,6 +51,8 @@ def test_usage_on_hdfs_is_reconciled_exported_and_billed(
             available_now=True,
         )
         fill(server)
+        for topic in (metering.TOPIC, monitoring.TOPIC):
+            until(partial(is_there, server, topic), lambda: "no service topics")
         assert metered(spark, settings).difference == 0
         fill(server)
         found = metered(spark, settings)
@@ -66,6 +72,15 @@ def fill(server: TalosServer) -> None:
             admin.topics.create(TOPIC, partitions=1)
     with SimpleProducer(server.config, TOPIC, 0) as producer:
         producer.put([b"x"] * RECORDS)
+
+
+def is_there(server: TalosServer, topic: str) -> bool:
+    """A new server creates its own topics when it has become ready."""
+    with TalosAdmin(server.config) as admin:
+        try:
+            return bool(admin.offsets(topic))
+        except TopicNotExist:
+            return False
 
 
 def run(spark: SparkSession, settings: PipelineSettings, pipeline: StreamPipeline) -> None:

@@ -50,17 +50,19 @@ class RecordWatch:
     async def states(self) -> AsyncIterator[Mapping[str, Record]]:
         """See the port."""
         await self._load()
-        yield dict(self._state)
+        shown = self._state.copy()
+        yield shown.copy()
         while not self._ended:
-            shown = dict(self._state)
             try:
                 await self._catch_up()
             except StoreUnavailable as error:
                 _log.info("watch of %s interrupted: %s", self.prefix, error)
                 await self._pause()
                 continue
+            # What was read before an interruption is shown after it.
             if self._state != shown:
-                yield dict(self._state)
+                shown = self._state.copy()
+                yield shown.copy()
             else:
                 await self._wakeup.wait()
 
