@@ -15,7 +15,7 @@ from tests.cluster_processes import ClusterProcesses
 from tests.conftest import RunningBackends
 from tests.raw_client import RawClient, idl
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.backend, pytest.mark.timeout(1_200)]
 
 ROUNDS_FULL = 3
 WORKERS = 2
