@@ -53,8 +53,11 @@ class LeaseRequest:
 
     def __post_init__(self) -> None:
         check_name(self.name, "lease name")
-        if not (0 < len(self.holder) <= HOLDER_CHARS_MAX and self.holder.isprintable()):
-            raise BadRequest(f"a holder must have 1 to {HOLDER_CHARS_MAX} printable characters")
+        printable = self.holder.isascii() and self.holder.isprintable()
+        if not (0 < len(self.holder) <= HOLDER_CHARS_MAX and printable):
+            raise BadRequest(
+                f"a holder must have 1 to {HOLDER_CHARS_MAX} printable ASCII characters"
+            )
         if not TTL_MS_MIN <= self.ttl_ms <= TTL_MS_MAX:
             raise BadRequest(f"ttl_ms must be {TTL_MS_MIN} to {TTL_MS_MAX}, not {self.ttl_ms}")
         if not 0 <= self.seen <= EPOCH_SEEN_MAX:

@@ -5,14 +5,14 @@ from typing import Any
 from opentalos.broker.values import Lease, LeaseRequest, ObservedLease
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.errors import NoSuchLease
-from opentalos.gateway.rest.routing.forms import NAME, PRINCIPAL_ID, PRINTABLE
+from opentalos.gateway.rest.routing.forms import ASCII, NAME, PRINCIPAL_ID
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import boolean, fields, integer, items, text
 
 _HOLDER_CHARS_MAX = 200
 _TTL_MS = integer(1_000, 3_600_000, "How long it is not renewed at most, milliseconds.")
 _EPOCH = integer(0, 1 << 53, "Grows with each change of the holder.")
-_HOLDER = text(PRINTABLE, chars_max=_HOLDER_CHARS_MAX, about="Unique to a process.")
+_HOLDER = text(ASCII, chars_max=_HOLDER_CHARS_MAX, about="Unique to a process.")
 _GRANT = fields(name=text(), holder=text(), epoch=integer(), ttl_ms=integer())
 _LEASE = fields(
     name=text(),

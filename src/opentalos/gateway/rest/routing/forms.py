@@ -22,6 +22,7 @@ BASE64 = Form(
     r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$", "base64 with padding"
 )
 PRINTABLE = Form(r"^[^\x00-\x1f]+$", "a non-empty string without control characters")
+ASCII = Form(r"^[ -~]+$", "a non-empty string of printable ASCII characters")
 NAME = Form(f"^{_NAME}$", _NAME_RULE)
 NEW_NAME = Form(
     rf"^(CL([a-zA-Z0-9_-]{{0,77}}[a-zA-Z0-9-])?/)?{_NAME}$",
