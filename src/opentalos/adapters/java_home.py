@@ -1,4 +1,4 @@
-"""Finds the Java runtime for the backends' daemons and for Spark."""
+"""Finds the Java runtime for the backends' daemons, and what Spark needs around it."""
 
 import os
 import re
@@ -13,6 +13,7 @@ from pathlib import Path
 from opentalos.model.errors import ConfigError
 
 JAVA_MIN = 17
+PYTHON_VARIABLE = "PYSPARK_PYTHON"
 _TIMEOUT_S = 60
 _RUNNABLE = 0o755
 _SPARK_FOLDERS = ("bin", "jars")
@@ -80,6 +81,11 @@ def lean_spark_home(package: Path) -> Path:
         with suppress(FileExistsError):
             (home / name).symlink_to(package / name)
     return home
+
+
+def spark_python(default: str = "") -> str:
+    """The Python of Spark's workers, as PySpark finds it in the environment."""
+    return os.environ.get(PYTHON_VARIABLE, default)
 
 
 def _data_folder() -> Path:

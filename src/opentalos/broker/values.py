@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from opentalos.catalog.access.roles import ROLE_NAMES, role_name, with_limits
-from opentalos.catalog.leases.lease import Lease, LeaseRequest
+from opentalos.catalog.leases.lease import (
+    EPOCH_SEEN_MAX,
+    HOLDER_CHARS_MAX,
+    TTL_MS_MAX,
+    TTL_MS_MIN,
+    Lease,
+    LeaseRequest,
+)
 from opentalos.catalog.leases.leases import ObservedLease
 from opentalos.catalog.principals.principals import IssuedKey, KeyInfo, LiveKey, PrincipalInfo
 from opentalos.catalog.quota.decision import Decision, Outcome
@@ -15,7 +22,11 @@ from opentalos.catalog.topics.groups import TopicGroup, TopicGroupType
 from opentalos.catalog.topics.topic import BaseQuota, Topic, TopicStatus
 
 __all__ = [
+    "EPOCH_SEEN_MAX",
+    "HOLDER_CHARS_MAX",
     "ROLE_NAMES",
+    "TTL_MS_MAX",
+    "TTL_MS_MIN",
     "AttributeChange",
     "BaseQuota",
     "CheckpointKey",

@@ -13,7 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from opentalos.adapters.java_home import lean_spark_home, spark_java_home
+from opentalos.adapters.java_home import (
+    PYTHON_VARIABLE,
+    lean_spark_home,
+    spark_java_home,
+    spark_python,
+)
 from opentalos.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +26,6 @@ if TYPE_CHECKING:
 
 MISSING = "pipelines need PySpark: pip install 'opentalos[spark]'"
 LOCAL: Final = "local[*]"
-PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _EPOCH = "opentalos.epoch"  # a local property, which the thread of a stream inherits
 _LOOPBACK = "127.0.0.1"
@@ -86,7 +90,7 @@ def is_submitted() -> bool:
     return _SUBMITTED in os.environ
 
 
-def check_workers_python(master: str, python: str | None) -> str:
+def check_workers_python(master: str, python: str) -> str:
     """The Python of a cluster's executors, as a path there.
 
     Spark plans reads and writes of topics in the driver with the same path, so it has to exist
@@ -119,7 +123,7 @@ def _of_own_spark(package: Path, app: str, master: str, conf: Mapping[str, str])
         settings |= _OF_ONE_MACHINE
         settings["spark.sql.shuffle.partitions"] = str(_local_cores(master))
     else:
-        named = conf.get(_PYTHON) or {**os.environ}.get(PYTHON_VARIABLE)
+        named = conf.get(_PYTHON) or spark_python()
         os.environ[PYTHON_VARIABLE] = check_workers_python(master, named)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings |= conf
@@ -143,8 +147,7 @@ def _of_submission(master: str | None, conf: Mapping[str, str]) -> dict[str, str
     if of_submission.startswith("local"):
         os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
     else:  # as PySpark has it
-        python = {PYTHON_VARIABLE: "python3", **os.environ}[PYTHON_VARIABLE]
-        check_workers_python(of_submission, python)
+        check_workers_python(of_submission, spark_python("python3"))
     settings = {name: value for name, value in _UNLESS_SET.items() if not given.contains(name)}
     return {**settings, **_ALWAYS, **conf}
 

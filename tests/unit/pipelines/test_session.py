@@ -12,7 +12,7 @@ MASTER = "spark://master:7077"
 
 def test_the_python_of_executors_must_be_named() -> None:
     with pytest.raises(ConfigError, match=r"set PYSPARK_PYTHON to its path on their machines"):
-        check_workers_python(MASTER, None)
+        check_workers_python(MASTER, "")
 
 
 def test_the_driver_must_have_the_python_of_executors(

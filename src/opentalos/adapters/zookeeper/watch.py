@@ -51,7 +51,7 @@ class RecordWatch:
         """See the port."""
         await self._load()
         shown = self._state.copy()
-        yield shown.copy()
+        yield shown
         while not self._ended:
             try:
                 await self._catch_up()
@@ -62,7 +62,7 @@ class RecordWatch:
             # What was read before an interruption is shown after it.
             if self._state != shown:
                 shown = self._state.copy()
-                yield shown.copy()
+                yield shown
             else:
                 await self._wakeup.wait()
 

@@ -21,7 +21,7 @@ class Store:
         """A watch is added."""
 
     def znode(self, path: str) -> str:
-        return f"/root/{path}"
+        return f"/opentalos/{path}"
 
     def node(self) -> Node:
         return Node(Content(Kind.RECORD, b"n" * 12, self.value), int(self.value), 0, False, 1)

@@ -115,6 +115,7 @@ def test_expired_leases_give_room_and_others_do_not(monkeypatch: pytest.MonkeyPa
         ({"name": "_x"}, InvalidName),
         ({"holder": ""}, BadRequest),
         ({"holder": "a\nb"}, BadRequest),
+        ({"holder": "\u00e5"}, BadRequest),
         ({"holder": "h" * 201}, BadRequest),
         ({"ttl_ms": 999}, BadRequest),
         ({"ttl_ms": 3_600_001}, BadRequest),

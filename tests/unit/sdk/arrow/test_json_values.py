@@ -1,26 +1,14 @@
 """JSON values by schema fingerprint."""
 
-from typing import Any
-
 import pyarrow as pa
 import pytest
+from tests.unit.sdk.arrow.fetched_table import table
 
 from opentalos.model.errors import BadRequest
 from opentalos.sdk.arrow import decode_json
 
 V1 = pa.schema([("user", pa.string()), ("price", pa.float64())])
 V2 = pa.schema([("user", pa.string()), ("tags", pa.list_(pa.string()))])
-
-
-def table(*rows: tuple[bytes, str | None]) -> Any:
-    return pa.table(
-        {
-            "partition": pa.array([1] * len(rows), pa.int32()),
-            "offset": pa.array(range(10, 10 + len(rows)), pa.int64()),
-            "data": pa.array([data for data, _ in rows], pa.binary()),
-            "schema_fingerprint": pa.array([name for _, name in rows], pa.string()),
-        }
-    )
 
 
 def test_records_are_decoded_by_the_schema_of_their_fingerprint() -> None:

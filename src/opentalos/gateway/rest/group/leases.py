@@ -2,17 +2,24 @@
 
 from typing import Any
 
-from opentalos.broker.values import Lease, LeaseRequest, ObservedLease
+from opentalos.broker.values import (
+    EPOCH_SEEN_MAX,
+    HOLDER_CHARS_MAX,
+    TTL_MS_MAX,
+    TTL_MS_MIN,
+    Lease,
+    LeaseRequest,
+    ObservedLease,
+)
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.errors import NoSuchLease
 from opentalos.gateway.rest.routing.forms import ASCII, NAME, PRINCIPAL_ID
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import boolean, fields, integer, items, text
 
-_HOLDER_CHARS_MAX = 200
-_TTL_MS = integer(1_000, 3_600_000, "How long it is not renewed at most, milliseconds.")
-_EPOCH = integer(0, 1 << 53, "Grows with each change of the holder.")
-_HOLDER = text(ASCII, chars_max=_HOLDER_CHARS_MAX, about="Unique to a process.")
+_TTL_MS = integer(TTL_MS_MIN, TTL_MS_MAX, "How long it is not renewed at most, milliseconds.")
+_EPOCH = integer(0, EPOCH_SEEN_MAX, "Grows with each change of the holder.")
+_HOLDER = text(ASCII, chars_max=HOLDER_CHARS_MAX, about="Unique to a process.")
 _GRANT = fields(name=text(), holder=text(), epoch=integer(), ttl_ms=integer())
 _LEASE = fields(
     name=text(),
@@ -89,7 +96,8 @@ ROUTES = (
         method="PUT", path=_PATH, handler=put_lease, tag=_TAG, places=_PLACES,
         summary="Take a lease, or renew it under its epoch.",
         body=Body(fields(holder=_HOLDER, ttl_ms=_TTL_MS, optional={
-            "epoch": _EPOCH, "seen": integer(0, 1 << 53, "The highest epoch the holder knows."),
+            "epoch": _EPOCH,
+            "seen": integer(0, EPOCH_SEEN_MAX, "The highest epoch the holder knows."),
         })),
         query=_TENANT, reply=_GRANT, statuses=(409,),
         notes="Without epoch the lease is taken if it is free, expired or the holder's own; the "
@@ -110,7 +118,8 @@ ROUTES = (
     Route(
         method="DELETE", path=_PATH, handler=delete_lease, tag=_TAG, places=_PLACES, status=204,
         summary="Release a lease.", statuses=(409,),
-        query={**_TENANT, "epoch": integer(0, 1 << 53, "Only if it is held under this epoch.")},
+        query={**_TENANT, "epoch": integer(
+            0, EPOCH_SEEN_MAX, "Only if it is held under this epoch.")},
         notes="Without epoch the lease is taken away from whoever holds it; its next renewal "
         "fails with LeaseNotHeld.",
     ),

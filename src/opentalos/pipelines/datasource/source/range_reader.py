@@ -22,7 +22,6 @@ from opentalos.sdk.sync.loop_thread import LoopThread
 from opentalos.wire.message import MessageFormatError
 
 FETCHES_AHEAD_MAX: Final = 2  # replies that wait to be decoded
-# Source: docs/reference/configuration.md#message, get_messages_max and get_bytes_max.
 
 _LOG: Final = logging.getLogger("opentalos.datasource")
 _Item = list[StoredBlock] | Exception | None  # None: the offset range ends

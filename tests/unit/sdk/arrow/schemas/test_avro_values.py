@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.sdk.arrow.fetched_table import table
 
 from opentalos.model.errors import BadRequest, ConfigError
 from opentalos.sdk.arrow import decode_avro
@@ -76,17 +77,6 @@ def plain(schema: Any) -> Any:
     for name in ("time-millis", "uuid"):
         text = text.replace(f', "logicalType": "{name}"', "")
     return json.loads(text)
-
-
-def table(*rows: tuple[bytes, str | None]) -> Any:
-    return pa.table(
-        {
-            "partition": pa.array([1] * len(rows), pa.int32()),
-            "offset": pa.array(range(10, 10 + len(rows)), pa.int64()),
-            "data": pa.array([data for data, _ in rows], pa.binary()),
-            "schema_fingerprint": pa.array([name for _, name in rows], pa.string()),
-        }
-    )
 
 
 def test_a_record_is_decoded_with_all_its_types() -> None:

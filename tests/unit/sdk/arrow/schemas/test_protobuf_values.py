@@ -17,6 +17,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.sdk.arrow.fetched_table import table
 
 from opentalos.model.errors import BadRequest, ConfigError
 from opentalos.sdk.arrow import decode_protobuf
@@ -88,17 +89,6 @@ def class_of(descriptors: bytes, name: str) -> Any:
 
 ORDER = order().SerializeToString()
 DECODER = ProtobufDecoder("v1", ORDER, "shop.Order")
-
-
-def table(*rows: tuple[bytes, str | None]) -> Any:
-    return pa.table(
-        {
-            "partition": pa.array([1] * len(rows), pa.int32()),
-            "offset": pa.array(range(10, 10 + len(rows)), pa.int64()),
-            "data": pa.array([data for data, _ in rows], pa.binary()),
-            "schema_fingerprint": pa.array([name for _, name in rows], pa.string()),
-        }
-    )
 
 
 def test_a_message_is_decoded_with_all_its_types() -> None:
