@@ -26,6 +26,9 @@ _SUB_RESOURCES: Final = frozenset(
     )
 )
 _MD5_DIGITS: Final = 32
+CONTENT_MAC: Final = "x-xiaomi-content-poly1305"  # in place of the MD5, see ``content_mac``
+MAC_OFFER: Final = "X-OpenTalos-Content-MAC"  # of replies: the server accepts CONTENT_MAC
+MAC_BODY_BYTES_MIN: Final = 16 << 10  # below this the MD5 costs less than the key of a tag
 _SHA1_BLOCK_BYTES: Final = 64
 _INNER_PAD: Final = bytes(byte ^ 0x36 for byte in range(256))  # RFC 2104
 _OUTER_PAD: Final = bytes(byte ^ 0x5C for byte in range(256))

@@ -56,6 +56,20 @@ async def test_what_was_put_is_read(sdk_config: ClientConfig) -> None:
             assert abs(second.append_ms - time.time() * 1000) < 60_000
 
 
+async def test_large_puts_are_signed_by_a_mac_after_the_first(sdk_config: ClientConfig) -> None:
+    async with aio.Client(sdk_config) as client:
+        await aio.TalosAdmin(client).topics.create("by-mac", partitions=1)
+        producer = aio.SimpleProducer(client, "by-mac")
+        values = [bytes([number]) * (3 << 20) for number in range(3)]
+        assert not client._caller._macs.accepted(sdk_config.endpoints[0], 3 << 20)
+        for value in values:
+            await producer.put([Message(value)], partition=0)
+        assert client._caller._macs.accepted(sdk_config.endpoints[0], 3 << 20)
+        consumer = aio.SimpleConsumer(client, "by-mac")
+        read = [record for at in range(3) for record in await consumer.fetch(0, at, messages_max=1)]
+        assert [record.data for record in read] == values
+
+
 @pytest.mark.parametrize("compression", Compression, ids=lambda case: case.name)
 async def test_every_compression_is_written_and_read(
     sdk_config: ClientConfig, compression: Compression

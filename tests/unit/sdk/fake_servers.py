@@ -38,6 +38,7 @@ class FakeServers:
     headers: list[Mapping[str, str]] = field(default_factory=list)
     raw: list[Reply] = field(default_factory=list)  # given out before any handler is asked
     delay_s: float = 0.0
+    reply_headers: Mapping[str, str] = field(default_factory=dict)  # of every thrift reply
 
     def on(self, server: str, rpc: str, handler: Handler) -> None:
         self.handlers.setdefault(server, {})[rpc] = handler
@@ -67,11 +68,15 @@ class FakeServers:
         except TalosError as error:
             form = form_of(error)
             sent = GalaxyTalosException(errorCode=ErrorCode(form.code), errMsg=text_of(error, form))
-            return thrift_reply(form.status, encode_error(COMPACT, call.method, call.seqid, sent))
-        return thrift_reply(200, encode_reply(COMPACT, call.method, call.seqid, result))
+            return self._reply(form.status, encode_error(COMPACT, call.method, call.seqid, sent))
+        return self._reply(200, encode_reply(COMPACT, call.method, call.seqid, result))
 
     async def close(self) -> None:
         pass
+
+    def _reply(self, status: int, body: bytes) -> Reply:
+        reply = thrift_reply(status, body)
+        return reply._replace(headers={**reply.headers, **self.reply_headers})
 
 
 def thrift_reply(status: int, body: bytes) -> Reply:

@@ -40,14 +40,16 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @lru_cache(maxsize=256)
-def head(status: int, content_type: bytes) -> bytes:
+def head(status: int, content_type: bytes, lines: bytes = b"") -> bytes:
     """Head up to the number of ``Content-Length``; names in canonical capitals.
+
+    ``lines``: further complete lines of the head.
 
     The Python client searches for the exact ``Content-Type``.
 
     Source: docs/protocol/wire.md#content-types.
     """
-    return _head(status, content_type, _REASONS.get(status, b"Status"))
+    return _head(status, content_type, _REASONS.get(status, b"Status"), lines)
 
 
 def head_saying(status: int, content_type: bytes, reason: str) -> bytes:
@@ -56,11 +58,12 @@ def head_saying(status: int, content_type: bytes, reason: str) -> bytes:
     return _head(status, content_type, said[:_REASON_BYTES_MAX])
 
 
-def _head(status: int, content_type: bytes, reason: bytes) -> bytes:
-    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: " % (
+def _head(status: int, content_type: bytes, reason: bytes, lines: bytes = b"") -> bytes:
+    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\n%bContent-Length: " % (
         status,
         reason,
         content_type,
+        lines,
     )
 
 

@@ -21,7 +21,9 @@ from opentalos.model.address import network_of
 from opentalos.model.errors import AttemptsExceeded, ClockSkewed, InvalidCredential
 from opentalos.model.identity import GUEST, Principal
 from opentalos.model.settings.security import AuthLimits
+from opentalos.wire.content_mac import is_content_mac
 from opentalos.wire.signing import (
+    CONTENT_MAC,
     HmacState,
     Scheme,
     is_digest,
@@ -31,6 +33,7 @@ from opentalos.wire.signing import (
 )
 
 _V3 = b"Galaxy-V3 "
+_MAC = CONTENT_MAC.encode()
 DIGEST_BYTES_MAX = 1 << 20  # digested on the loop, 2 ms
 _KEYS_MAX = 100_000  # cached HMAC states
 _PROVEN_MAX = 256  # addresses of a key
@@ -71,6 +74,7 @@ class Claim(NamedTuple):
     signature: bytes
     request_id: bytes | None  # what it is accepted once by; None: it may be repeated
     names_signed: bool = True  # whether the signature covers the names of headers
+    content_mac: bytes = b""  # signed in place of the body's MD5
 
 
 class Authenticator:
@@ -155,19 +159,18 @@ class Authenticator:
         if not matched or peer not in state.proven:
             self._check_match(state, key_id, peer, matched)
         request_id = headers.get(b"x-xiaomi-request-id")
-        return self._admitted(exchange, state, Claim(key_id, signature, request_id))
+        mac = headers.get(_MAC, b"")
+        return self._admitted(exchange, state, Claim(key_id, signature, request_id, True, mac))
 
     def _admitted(self, exchange: Exchange, state: _KeyState, claim: Claim) -> Principal:
         """Check digest and timestamp, which the signature covers, and reject replays."""
         headers = exchange.headers
-        digest = exchange.body_md5
-        if not digest:
-            if len(exchange.body) > DIGEST_BYTES_MAX:
-                raise DigestNeeded(state.live.principal.id)
-            digest = md5_of(exchange.body)
-        sent = headers.get(b"x-xiaomi-content-md5", b"")
-        if sent != digest and not is_digest(sent, digest):
-            raise InvalidCredential("X-Xiaomi-Content-MD5 does not match the body")
+        if claim.content_mac:
+            secret, sent = state.live.secret, claim.content_mac
+            if not is_content_mac(secret, claim.request_id, exchange.body, sent):
+                raise InvalidCredential("X-Xiaomi-Content-Poly1305 does not match the body")
+        else:
+            self._check_digest(exchange, state)
         self._check_clock(headers.get(b"x-xiaomi-timestamp", b""))
         if state.live.limits is not None:
             state.live.check_use(exchange.peer, int(time.time() * 1000))
@@ -181,6 +184,16 @@ class Authenticator:
         if _ATTACHED in headers or _ATTACHED_SIGNED in headers:
             return self._delegate(state.live.principal, headers, claim)
         return state.live.principal
+
+    def _check_digest(self, exchange: Exchange, state: _KeyState) -> None:
+        digest = exchange.body_md5
+        if not digest:
+            if len(exchange.body) > DIGEST_BYTES_MAX:
+                raise DigestNeeded(state.live.principal.id)
+            digest = md5_of(exchange.body)
+        sent = exchange.headers.get(b"x-xiaomi-content-md5", b"")
+        if sent != digest and not is_digest(sent, digest):
+            raise InvalidCredential("X-Xiaomi-Content-MD5 does not match the body")
 
     def check_unsigned_names(self, exchange: Exchange, claim: Claim) -> None:
         """Accept a signature that covers no names of headers once. Raises: InvalidCredential."""

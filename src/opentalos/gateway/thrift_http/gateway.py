@@ -30,7 +30,7 @@ from opentalos.model.errors import BadRequest, ExcessivePending, TalosError
 from opentalos.model.identity import Principal
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.metrics.latency import Latency
-from opentalos.wire.signing import md5_of
+from opentalos.wire.signing import MAC_BODY_BYTES_MIN, MAC_OFFER, md5_of
 from opentalos.wire.thrift import hot
 from opentalos.wire.thrift.error import ApplicationErrorKind
 from opentalos.wire.thrift.message import ThriftProtocol, encode_exception
@@ -44,6 +44,7 @@ _READS = ("get", "query", "describe", "list", "lookup", "match", "check")
 
 _COMPACT = ThriftProtocol.COMPACT.value.encode()
 _COMPACT_OK = head(STATUS_OK, _COMPACT)
+_COMPACT_OFFER = head(STATUS_OK, _COMPACT, b"%b: poly1305\r\n" % MAC_OFFER.encode())
 _PUT = SERVICES["MessageService"].methods["putMessage"]
 _GET = SERVICES["MessageService"].methods["getMessage"]
 
@@ -313,7 +314,9 @@ class _WaitingPut:
         exchange, put = self.exchange, self.put
         transferred = bool(exchange.forwarder)
         reply = hot.put_reply(put.seqid, put.sequence_id, base_offset, transferred=transferred)
-        exchange.reply(_COMPACT_OK, reply)
+        # Only senders of large bodies learn that these need no MD5.
+        small = len(exchange.body) < MAC_BODY_BYTES_MIN
+        exchange.reply(_COMPACT_OK if small else _COMPACT_OFFER, reply)
 
     def late(self, error: TalosError) -> None:
         """It takes too long."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from opentalos.model.errors import (
     ClockSkewed,
     ExcessivePending,
+    InvalidCredential,
     OutcomeUnknown,
     PartitionNotServing,
     RequestError,
@@ -20,7 +21,8 @@ from opentalos.sdk.aio.connection.signer import REQUEST_ID, TIMESTAMP, Signer
 from opentalos.sdk.aio.connection.transport import Transport
 from opentalos.sdk.core.addressing import Addressing, Endpoints
 from opentalos.sdk.core.config import ClientConfig
-from opentalos.sdk.core.operation import Operation, result_of
+from opentalos.sdk.core.content_macs import ContentMacs
+from opentalos.sdk.core.operation import Operation, Reply, result_of
 from opentalos.sdk.core.retry import RetryPolicy
 from opentalos.sdk.errors import ClientClosed, ConnectFailed, NoReply
 from opentalos.wire._generated.message import MESSAGE_SERVICE
@@ -46,6 +48,7 @@ class Caller:
         self._config, self._draw = config, draw
         self.transport = Transport(config)
         self.signer = Signer(config.key_id, config.secret, wall_s, config.acting_for)
+        self._macs = ContentMacs()
         self._endpoints = Endpoints(config.endpoints)
         self._addressing = Addressing("https" if config.secure else "http")
         self._refreshes: dict[str, asyncio.Task[None]] = {}  # by topic resource, one at a time each
@@ -102,27 +105,29 @@ class Caller:
             return result
 
     async def _attempt(self, url: str, operation: Operation, body: bytes, timeout_s: float) -> Any:
-        """One request, repeated only if the server rejected its timestamp."""
+        """One request, repeated only if the server rejected its timestamp or MAC."""
         target = f"{url}{operation.service.path}?type={operation.method.name}"
+        refused: TalosError
         for _ in range(CLOCK_CORRECTIONS_MAX + 1):
             if self._closed:
                 raise ClientClosed("the client is closed; create a new one")
-            headers = self.signer.headers(operation.service.path, body)
+            by_mac = self._macs.accepted(url, len(body))
+            headers = self.signer.headers(operation.service.path, body, by_mac=by_mac)
             try:
                 reply = await self.transport.post(target, headers, body, timeout_s)
-                result = result_of(url, operation.method, reply)
-                if operation.check is not None:
-                    operation.check(result)
+                self._macs.heard(url, len(body), reply.headers)
+                return _checked(url, operation, reply)
             except ClockSkewed as error:
-                skewed = error
+                refused = error
                 if not self.signer.correct(reply.headers.get(TIMESTAMP)):
                     break
             except TalosError as error:
-                error.add_note(f"request {headers[REQUEST_ID]}")  # as in the server's log
-                raise
-            else:
-                return result
-        raise skewed
+                refused = error  # of a MAC, before anything was done
+                if not by_mac or not isinstance(error, InvalidCredential):
+                    error.add_note(f"request {headers[REQUEST_ID]}")  # as in the server's log
+                    raise
+                self._macs.refused(url)
+        raise refused
 
     def _learn_from(self, error: TalosError, url: str, operation: Operation) -> None:
         """Avoid a server that failed for the next attempt."""
@@ -181,3 +186,11 @@ class Caller:
                 "call failed: the client belongs to another event loop; create one per loop"
             )
         return loop
+
+
+def _checked(url: str, operation: Operation, reply: Reply) -> Any:
+    """The result of a reply. Raises: the error in it."""
+    result = result_of(url, operation.method, reply)
+    if operation.check is not None:
+        operation.check(result)
+    return result

@@ -29,6 +29,7 @@ from opentalos.sdk.core.operation import Reply
 from opentalos.sdk.errors import ClientClosed, NoReply, PositionExpired
 from opentalos.wire._generated import message, topic
 from opentalos.wire._generated.topic import TOPIC_SERVICE
+from opentalos.wire.signing import MAC_BODY_BYTES_MIN
 
 BLOCK = MessageBlock(b"payload", 1)
 STAMP = ProducerStamp(7, 0, 0)
@@ -370,3 +371,70 @@ def test_every_request_has_an_id_of_its_own(servers: FakeServers) -> None:
     run(client_of(servers, direct=False).put(TOPIC, 0, BLOCK))
     ids = [headers["x-xiaomi-request-id"] for headers in servers.headers]
     assert len(set(ids)) == len(ids) == 4
+
+
+# --- the MAC of large bodies -------------------------------------------------------------------
+
+LARGE = MessageBlock(b"x" * MAC_BODY_BYTES_MIN, 1)
+OFFER = {"X-OpenTalos-Content-MAC": "poly1305"}
+
+
+def _kinds(servers: FakeServers) -> list[str]:
+    """How each put covered its body."""
+    sent = zip(servers.requests, servers.headers, strict=True)
+    puts = [headers for (_, rpc), headers in sent if rpc == "putMessage"]
+    return ["mac" if "x-xiaomi-content-poly1305" in headers else "md5" for headers in puts]
+
+
+def test_large_bodies_have_a_mac_once_the_server_offers_it(servers: FakeServers) -> None:
+    servers.on(S1, "putMessage", stored)
+    servers.reply_headers = OFFER
+
+    async def scenario() -> None:
+        client = client_of(servers)
+        for block in (BLOCK, LARGE, LARGE, BLOCK):
+            await client.put(TOPIC, 0, block)
+
+    run(scenario())
+    assert _kinds(servers) == ["md5", "md5", "mac", "md5"]
+
+
+def test_a_server_that_offers_no_mac_gets_none(servers: FakeServers) -> None:
+    servers.on(S1, "putMessage", stored)
+
+    async def scenario() -> None:
+        client = client_of(servers)
+        for _ in range(3):
+            await client.put(TOPIC, 0, LARGE)
+
+    run(scenario())
+    assert _kinds(servers) == ["md5"] * 3
+
+
+def test_a_refused_mac_costs_one_request_and_is_not_tried_again(servers: FakeServers) -> None:
+    """For example an older server that passes requests on to a newer one."""
+    answers = in_turn(stored, raises(errors.InvalidCredential("MD5")), stored)
+    servers.on(S1, "putMessage", answers)
+    servers.reply_headers = OFFER
+
+    async def scenario() -> None:
+        client = client_of(servers)
+        for _ in range(4):
+            await client.put(TOPIC, 0, LARGE)
+
+    run(scenario())
+    assert _kinds(servers) == ["md5", "mac", "md5", "md5", "md5"]
+
+
+def test_a_wrong_secret_is_reported_after_a_refused_mac(servers: FakeServers) -> None:
+    servers.on(S1, "putMessage", in_turn(stored, raises(errors.InvalidCredential("wrong"))))
+    servers.reply_headers = OFFER
+
+    async def scenario() -> None:
+        client = client_of(servers)
+        await client.put(TOPIC, 0, LARGE)
+        with pytest.raises(errors.InvalidCredential, match="wrong"):
+            await client.put(TOPIC, 0, LARGE)
+
+    run(scenario())
+    assert _kinds(servers) == ["md5", "mac", "md5"]
