@@ -138,7 +138,7 @@ def left_workers_listed(history: History) -> Iterator[Anomaly]:
 
 
 def _rejoins(asked: Iterable[Operation], leave: Operation, look: Operation) -> bool:
-    """Whether one of a worker's calls may have joined it again, or came to another server."""
+    """Whether one of a worker's calls may have joined it again, or reached another server."""
     for each in asked:
         elsewhere = each.may_be_done and each.args["server"] != look.args["server"]
         on_its_way = each.may_be_done and not each.ok
