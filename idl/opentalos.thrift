@@ -35,3 +35,18 @@ struct StreamCheckpoint {
 struct TableSpec {
   1001: optional i32 expectedVersion;
 }
+
+// Leave the group: releases the worker's lease and all its partitions, also unlisted ones.
+struct UnlockPartitionRequest {
+  1001: optional bool leaveGroup;
+}
+
+// Answer when the reply differs from the one with the known mark, or after the time, at most 3 s.
+struct QueryWorkerRequest {
+  1001: optional i32 waitMillis;
+  1002: optional i64 knownMark;         // absent: answer at once, as if the call was forwarded
+}
+
+struct QueryWorkerResponse {
+  1001: optional i64 mark;              // of these workers and partitions; absent: do not wait now
+}

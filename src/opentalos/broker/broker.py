@@ -26,6 +26,7 @@ from opentalos.broker.cluster.service import ClusterService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
 from opentalos.broker.groups.consumers import ConsumerService
 from opentalos.broker.groups.leases import LeaseService
+from opentalos.broker.groups.membership import MembershipService
 from opentalos.broker.groups.metrics import MetricService
 from opentalos.broker.groups.resets import GroupResetService
 from opentalos.broker.groups.rest_workers import GroupMemberService
@@ -152,10 +153,11 @@ class Broker:
         # Consumer groups.
         self.consumers = ConsumerService(context, groups)
         self.topic_consumers = TopicsConsumerService(self.consumers)
+        self.group_membership = MembershipService(context, self.consumers, groups)
         self.metrics = MetricService(context, groups, reader)
         self.group_resets = GroupResetService(self.messages, self.consumers, self.metrics)
         self.group_members = GroupMemberService(
-            context, self.consumers, self.plain_messages, groups
+            context, self.consumers, self.plain_messages, self.group_membership
         )
         self.leases = LeaseService(context, LeaseCatalog(stores.meta))
         # Quotas, usage, overview.
@@ -246,7 +248,9 @@ class Broker:
         """Announce the restart before the port refuses, so that it is not taken for a crash.
 
         By the setting it also lends this server's partitions, and waits until others have them.
+        Calls that wait for a change of a group return.
         """
+        self.groups.members.stop_waiting()
         if self._cluster is not None:
             await self._cluster.announce_restart()
 

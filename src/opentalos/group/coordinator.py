@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from opentalos.group.directory import GroupDirectory, GroupUser
 from opentalos.group.group_rows import GroupRows
+from opentalos.group.members import GroupMembers
 from opentalos.group.progress import GroupProgress
 from opentalos.group.row_writer import RowWriter
 from opentalos.group.shares import check_share
@@ -83,6 +84,7 @@ class Coordinator:
         self.rows = GroupRows(rows)
         self.directory = GroupDirectory(self.rows, self._writer, clock, limits, server, certain)
         self.progress = GroupProgress(self.rows, self.directory)
+        self.members = GroupMembers(self.directory)
         self.counters = GroupCounters()
 
     async def start(self) -> None:
@@ -91,6 +93,7 @@ class Coordinator:
 
     async def close(self) -> None:
         """Finish the writes in flight."""
+        self.members.stop_waiting()
         await self.directory.close()
         await self._writer.close()
 

@@ -1,5 +1,6 @@
 """One consumer group on one topic in memory: leases with their times; pure."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -67,6 +68,8 @@ class GroupState:
     # this server has stopped coordinating it.
     deleted: bool = False
     forgotten: bool = False
+    # Set once holdings may have changed; another one then takes its place.
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
     def empty(cls, key: GroupKey) -> "GroupState":
@@ -84,6 +87,12 @@ class GroupState:
     def forget(self) -> None:
         """This server no longer coordinates the group; writes through this object are refused."""
         self.forgotten = True
+        self.note_change()
+
+    def note_change(self) -> None:
+        """Holdings may have changed: wake those that wait for it."""
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
 
     @property
     def exists(self) -> bool:
@@ -119,7 +128,15 @@ class GroupState:
 
     def touch_worker(self, worker: str, address: str, until_s: float) -> None:
         """Create or refresh a worker's lease."""
+        joins = worker not in self.workers
         self.workers[worker] = Worker(until_s, address)
+        if joins:
+            self.note_change()
+
+    def remove_worker(self, worker: str) -> None:
+        """End a worker's lease; nothing if there is none."""
+        if self.workers.pop(worker, None) is not None:
+            self.note_change()
 
     def live_workers(self, now_s: float) -> dict[str, Worker]:
         """Workers with a live lease; the others are removed."""

@@ -115,11 +115,15 @@ class PartitionWrite:
     def written(self) -> None:
         """By default a write changes no lease."""
 
+    def _lease_changed(self) -> None:
+        self.group.note_change()
+
     def reread(self, changed: bool) -> None:
         """A lease that another coordinator granted is live for all we know."""
         self.fresh = True
         if changed:
             self.part.hold_until(self.now() + self.lease_s)
+            self._lease_changed()
 
 
 @dataclass(slots=True, eq=False)
@@ -153,6 +157,7 @@ class Grant(PartitionWrite):
         """The lease runs from when the grant is durable."""
         self.granted = True
         self.part.hold_until(self.now() + self.lease_s)
+        self._lease_changed()
 
 
 @dataclass(slots=True, eq=False)
@@ -163,6 +168,10 @@ class Release(PartitionWrite):
         """Only the owner in the row can release it."""
         row = self.part.value
         return replace(row, owner="") if row.owner == self.worker else None
+
+    def written(self) -> None:
+        """Another worker may take it from now on."""
+        self._lease_changed()
 
 
 @dataclass(slots=True, eq=False)
@@ -216,6 +225,10 @@ class Reset(PartitionWrite):
         row = self.part.value
         self.revoked = self.part.holder(self.now())
         return PartitionRow("", row.generation + 1, self.offset, self.epoch)
+
+    def written(self) -> None:
+        """The partition is free."""
+        self._lease_changed()
 
 
 class RemoveRow:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.unit.sdk.fake_servers import S1, FakeServers, client_of
 
+from opentalos.group.members import mark_of
 from opentalos.model.errors import OffsetOutOfRange, TalosError, TopicNotExist
 from opentalos.model.message import Compression
 from opentalos.sdk.aio.connection.client import Client
@@ -38,6 +39,7 @@ class FakeGroup:
     fetched: list[tuple[int, int]] = field(default_factory=list)  # partition, offset
     down: TalosError | None = None  # how every call fails
     gone: bool = False
+    official: bool = False  # knows no field of OpenTalos
     heartbeat: bool = True
 
     def __post_init__(self) -> None:
@@ -143,10 +145,17 @@ class FakeGroup:
         failed = [item for item in unit.partitionIdList if item not in granted]
         return consumer.RenewResponse(heartbeatSuccess=True, failedPartitionList=failed)
 
-    def _query_worker(self, _: Any) -> Any:
-        now_s = _now_s()
-        alive = [worker for worker, until in self.workers.items() if until > now_s]
-        return consumer.QueryWorkerResponse(workerMap={item: self.held_by(item) for item in alive})
+    async def _query_worker(self, request: consumer.QueryWorkerRequest) -> Any:
+        wait_s = 0.0 if self.official else (request.waitMillis or 0) / 1000
+        until_s = _now_s() + wait_s
+        while True:
+            now_s = _now_s()
+            alive = [worker for worker, until in self.workers.items() if until > now_s]
+            found = {item: self.held_by(item) for item in alive}
+            mark = None if self.official else mark_of(found)
+            if request.knownMark is None or mark != request.knownMark or now_s >= until_s:
+                return consumer.QueryWorkerResponse(workerMap=found, mark=mark)
+            await asyncio.sleep(0.05)
 
     def _lock(self, request: consumer.LockPartitionRequest) -> Any:
         unit = request.consumeUnit
@@ -160,6 +169,10 @@ class FakeGroup:
         self._note("unlock", unit)
         for partition in unit.partitionIdList:
             if self.owners.get(partition, ("", 0))[0] == unit.workerId:
+                del self.owners[partition]
+        if request.leaveGroup and not self.official:
+            self.workers.pop(unit.workerId, None)
+            for partition in self.held_by(unit.workerId):
                 del self.owners[partition]
 
     def _query_offset(self, request: consumer.QueryOffsetRequest) -> Any:

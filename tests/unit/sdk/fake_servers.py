@@ -1,6 +1,7 @@
 """Servers without sockets: a transport that answers a client's requests by handlers, in turn."""
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -63,6 +64,8 @@ class FakeServers:
             raise ConnectFailed(f"connection refused by {server}")
         try:
             result = handler(call.request)
+            if inspect.isawaitable(result):
+                result = await result
         except (ConnectFailed, NoReply):
             raise
         except TalosError as error:

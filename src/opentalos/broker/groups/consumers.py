@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from opentalos.broker.audit.trail import audited
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.groups.group_names import manager_of, plain_name, user_of
+from opentalos.broker.groups.group_names import coordinated_topic, manager_of, user_of
 from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.broker.messaging.position_events import PositionEvents
 from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
@@ -252,9 +252,7 @@ class ConsumerService:
         return known
 
     def _topic(self, caller: Principal, group: str, resource: str) -> Topic:
-        """The topic, at the coordinator of the group. Raises: NotOwner at another server."""
-        self.context.ownership.check_group(plain_name(group))
-        return self.context.topic(caller, Permission.GET_MESSAGE, resource)
+        return coordinated_topic(self.context, caller, group, resource)
 
 
 def _seat(unit: ConsumeUnit, address: str) -> WorkerSeat:

@@ -14,6 +14,14 @@ from opentalos.model.names import check_name
 _TENANT_CHARS_MAX = 128  # as of every id
 
 
+def coordinated_topic(
+    context: BrokerContext, caller: Principal, group: str, resource: str
+) -> Topic:
+    """The topic, at the coordinator of the group. Raises: NotOwner at another server."""
+    context.ownership.check_group(plain_name(group))
+    return context.topic(caller, Permission.GET_MESSAGE, resource)
+
+
 def plain_name(group: str) -> str:
     """The name without a tenant; the group's coordinator follows from it."""
     return group.rpartition(SEPARATOR)[2]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.groups.consumers import ConsumerService
 from opentalos.broker.groups.fair_share import next_step
-from opentalos.broker.groups.group_names import user_of
+from opentalos.broker.groups.membership import MembershipService
 from opentalos.broker.messaging.messages import START_OFFSET
 from opentalos.broker.messaging.plain_messages import (
     Bounds,
@@ -20,7 +20,6 @@ from opentalos.broker.messaging.plain_messages import (
     Spot,
 )
 from opentalos.broker.values import Commit, ConsumeUnit
-from opentalos.group.coordinator import Coordinator
 from opentalos.model.errors import LeaseNotHeld, OffsetOutOfRange, TalosError
 from opentalos.model.identity import Permission, Principal
 
@@ -62,9 +61,9 @@ class GroupMemberService:
         context: BrokerContext,
         consumers: ConsumerService,
         messages: PlainMessageService,
-        groups: Coordinator,
+        membership: MembershipService,
     ) -> None:
-        self._context, self._groups = context, groups
+        self._context, self._membership = context, membership
         self._consumers, self._messages = consumers, messages
 
     async def join(self, caller: Principal, seat: Seat) -> Membership:
@@ -129,13 +128,7 @@ class GroupMemberService:
 
     async def leave(self, caller: Principal, seat: Seat) -> None:
         """Release everything now; a worker that has already left is no error."""
-        topic = self._context.topic(caller, Permission.GET_MESSAGE, seat.resource)
-        holdings = await self._consumers.query_workers(caller, seat.group, seat.resource)
-        held = holdings.get(seat.worker, ())
-        await self._consumers.unlock_partitions(caller, _unit(seat, held))
-        group = await self._groups.directory.find(user_of(caller, topic, seat.group))
-        if group is not None:
-            group.workers.pop(seat.worker, None)
+        await self._membership.leave(caller, _unit(seat))
 
     # --- inside ---------------------------------------------------------------------------------
 

@@ -111,6 +111,7 @@ class UnlockPartitionRequest(ThriftStruct, kw_only=True):
     """consumer.thrift: UnlockPartitionRequest."""
 
     consumeUnit: ConsumeUnit
+    leaveGroup: bool | None = None
 
 
 class RenewRequest(ThriftStruct, kw_only=True):
@@ -169,12 +170,15 @@ class QueryWorkerRequest(ThriftStruct, kw_only=True):
 
     consumerGroup: str
     topicTalosResourceName: TopicTalosResourceName
+    waitMillis: int | None = None
+    knownMark: int | None = None
 
 
 class QueryWorkerResponse(ThriftStruct, kw_only=True):
     """consumer.thrift: QueryWorkerResponse."""
 
     workerMap: dict[str, list[int]]
+    mark: int | None = None
 
 
 class TopicsQueryWorkerRequest(ThriftStruct, kw_only=True):
@@ -295,6 +299,7 @@ TopicsLockWorkerResponse.SPEC = struct_spec(
 UnlockPartitionRequest.SPEC = struct_spec(
     UnlockPartitionRequest,
     Field(1, "consumeUnit", struct_of(ConsumeUnit), required=True),
+    Field(1001, "leaveGroup", BOOL),
 )
 RenewRequest.SPEC = struct_spec(
     RenewRequest,
@@ -335,10 +340,13 @@ QueryWorkerRequest.SPEC = struct_spec(
     QueryWorkerRequest,
     Field(1, "consumerGroup", STRING, required=True),
     Field(2, "topicTalosResourceName", struct_of(TopicTalosResourceName), required=True),
+    Field(1001, "waitMillis", I32),
+    Field(1002, "knownMark", I64),
 )
 QueryWorkerResponse.SPEC = struct_spec(
     QueryWorkerResponse,
     Field(1, "workerMap", map_of(STRING, list_of(I32)), required=True),
+    Field(1001, "mark", I64),
 )
 TopicsQueryWorkerRequest.SPEC = struct_spec(
     TopicsQueryWorkerRequest,

@@ -29,8 +29,12 @@ async def lock_partition(
 async def unlock_partition(
     broker: Broker, caller: Principal, request: consumer.UnlockPartitionRequest, _: CallContext
 ) -> None:
-    """Drop the worker's leases on partitions."""
-    await broker.consumers.unlock_partitions(caller, _unit_of(request.consumeUnit))
+    """Drop the worker's leases on partitions; all of them if it leaves the group."""
+    unit = _unit_of(request.consumeUnit)
+    if request.leaveGroup:
+        await broker.group_membership.leave(caller, unit)
+    else:
+        await broker.consumers.unlock_partitions(caller, unit)
 
 
 async def lock_worker(
@@ -116,13 +120,26 @@ async def query_offset(
 
 
 async def query_worker(
-    broker: Broker, caller: Principal, request: consumer.QueryWorkerRequest, _: CallContext
+    broker: Broker, caller: Principal, request: consumer.QueryWorkerRequest, context: CallContext
 ) -> consumer.QueryWorkerResponse:
-    """Live workers with their partitions."""
+    """Live workers with their partitions; a client that says so waits for a change.
+
+    A forwarded call never waits: it would occupy one of the few connections between two servers.
+    """
     resource = values.resource_of(request.topicTalosResourceName)
-    workers = await broker.consumers.query_workers(caller, request.consumerGroup, resource)
+    if request.waitMillis is None:
+        workers = await broker.consumers.query_workers(caller, request.consumerGroup, resource)
+        mark = None
+    else:
+        workers, mark = await broker.group_membership.changed_workers(
+            caller,
+            request.consumerGroup,
+            resource,
+            known=request.knownMark,
+            wait_s=0.0 if context.transferred else request.waitMillis / 1000,
+        )
     return consumer.QueryWorkerResponse(
-        workerMap={worker: list(held) for worker, held in workers.items()}
+        workerMap={worker: list(held) for worker, held in workers.items()}, mark=mark
     )
 
 

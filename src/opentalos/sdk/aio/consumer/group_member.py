@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from opentalos.model.errors import TooManyConsumers
 from opentalos.sdk.aio.connection.client import Client
@@ -13,6 +13,18 @@ from opentalos.wire._generated.consumer import CONSUMER_SERVICE
 
 CALLS_MAX: Final = 8  # calls per partition in flight
 CALL_S: Final = 10.0  # one call including retries; far below a lease
+LEAVE_S: Final = 5.0  # the same, at the end of a program: the leases expire anyway
+
+
+WAIT_S: Final = 3.0  # for a change of the group, in one call; the server allows no more
+
+
+class Workers(NamedTuple):
+    """All live workers with their partitions. ``mark`` differs with them; None: the server
+    cannot wait until they change."""
+
+    holdings: Mapping[str, Sequence[int]]
+    mark: int | None
 
 
 class GroupMember:
@@ -40,13 +52,20 @@ class GroupMember:
         found = await self._call("renew", request, deadline_s)
         return found.heartbeatSuccess, found.failedPartitionList
 
-    async def workers(self) -> Mapping[str, Sequence[int]]:
-        """All live workers with their assigned partitions."""
+    async def workers(self, known: int | None = None) -> Workers:
+        """All live workers with their assigned partitions.
+
+        Args: known: wait until they differ from those with this mark, for ``WAIT_S`` at most.
+              Servers that do not know the field answer at once.
+        """
         request = consumer.QueryWorkerRequest(
-            consumerGroup=self._group, topicTalosResourceName=resource_name(self._ref.resource)
+            consumerGroup=self._group,
+            topicTalosResourceName=resource_name(self._ref.resource),
+            waitMillis=round(WAIT_S * 1000),
+            knownMark=known,
         )
-        found: Mapping[str, Sequence[int]] = (await self._call("queryWorker", request)).workerMap
-        return found
+        found = await self._call("queryWorker", request)
+        return Workers(found.workerMap, found.mark)
 
     async def lock(self, partitions: Sequence[int]) -> list[int]:
         """Lock the free ones of these partitions in one call. Returns: those locked now."""
@@ -58,6 +77,14 @@ class GroupMember:
         """Unlock partitions in one call."""
         request = consumer.UnlockPartitionRequest(consumeUnit=self._unit(partitions))
         await self._call("unlockPartition", request)
+
+    async def leave(self, partitions: Sequence[int]) -> None:
+        """Leave the group and unlock everything, in one call. Other servers than OpenTalos unlock
+        these partitions only, and the worker's lease expires."""
+        request = consumer.UnlockPartitionRequest(
+            consumeUnit=self._unit(partitions), leaveGroup=True
+        )
+        await self._call("unlockPartition", request, LEAVE_S)
 
     async def checkpoints(self, partitions: Sequence[int]) -> dict[int, int]:
         """The committed offset of each partition (the last processed one), -1 if none."""

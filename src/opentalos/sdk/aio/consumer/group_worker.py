@@ -23,6 +23,7 @@ from opentalos.sdk.aio.consumer.assigned_partition import AssignedPartition
 from opentalos.sdk.aio.consumer.committer import Committer
 from opentalos.sdk.aio.consumer.fetcher import Fetcher
 from opentalos.sdk.aio.consumer.group_member import GroupMember
+from opentalos.sdk.aio.consumer.group_watch import GroupWatch, Holdings
 from opentalos.sdk.aio.consumer.start_positions import at_start, offsets_of
 from opentalos.sdk.core.consumer.balance import balance
 from opentalos.sdk.core.consumer.delivery import Delivery
@@ -35,10 +36,6 @@ from opentalos.sdk.core.consumer.settings import (
 from opentalos.sdk.core.values import Position, TopicRef
 
 _LOG = logging.getLogger("opentalos.sdk.consumer")
-REBALANCE_RETRY_S: Final = 0.5  # between rebalances while partitions are missing
-# Rebalance after this part of the interval: not all workers at once, and early enough that a
-# released partition gets its new owner within the interval.
-REBALANCE_JITTER: Final = (0.6, 0.8)
 RETRY_S: Final = 1.0  # after a call failed with all its retries
 
 
@@ -68,17 +65,19 @@ class GroupWorker:
         self.counters = ConsumerCounters()
         self.assigned: dict[int, AssignedPartition] = {}
         self.member = GroupMember(client, ref, group, worker)
+        self._watch = GroupWatch(self.member, settings.check_workers_interval_s)
+        self._joined = False
         self._client, self._topic, self._ref = client, topic, ref
         self._partitions = ref.consumer_partitions
         self._settings, self._callbacks = settings, callbacks
         self._committer = Committer(self.member, self.counters, self._refused)
         self._fetcher = Fetcher(client, ref, settings, self.counters, self._notify, self.fail)
         self._taking: set[int] = set()
-        # A renewal that overtakes an unlock would lock the partition again.
+        # A renewal that overtakes an unlock would lock the partition again; one that overtakes
+        # the leaving would join again.
         self._leases = asyncio.Lock()
         self._seen: set[int] = set()
         self._changed = asyncio.Event()
-        self._rebalance_now = asyncio.Event()
         self._current: Delivery | None = None
         self._failure: BaseException | None = None
         self._callback_error: Exception | None = None  # raised by a callback during close
@@ -95,7 +94,8 @@ class GroupWorker:
         """Join the group, get the first partitions. Raises: the error of the server."""
         self._renewed_s = asyncio.get_running_loop().time()
         await self.member.register()
-        missing = await self._rebalance()
+        self._joined = True
+        missing = await self._rebalance(await self._watch.look())
         settings = self._settings
         self._spawn(self._renewals(), "renew")
         self._spawn(self._rebalances(missing), "balance")
@@ -128,7 +128,8 @@ class GroupWorker:
             held.idle.set()
         me = asyncio.current_task()
         await asyncio.gather(*(task for task in self._releases if task is not me))
-        await self._release(leaving)
+        await self._hand_over(leaving)
+        await self._leave()
         others = [task for task in self._tasks if task is not me]
         for task in others:
             task.cancel()
@@ -236,24 +237,16 @@ class GroupWorker:
     # --- rebalancing -----------------------------------------------------------------------------
 
     async def _rebalances(self, missing: int) -> None:
-        """Rebalance at each interval, and more often while partitions are missing."""
+        """Rebalance when the group changes, and more often while partitions are missing."""
         while True:
-            pause_s = self._settings.check_workers_interval_s * random.uniform(*REBALANCE_JITTER)
             try:
-                async with asyncio.timeout(min(pause_s, REBALANCE_RETRY_S) if missing else pause_s):
-                    await self._rebalance_now.wait()
-            except TimeoutError:
-                pass
-            self._rebalance_now.clear()
-            try:
-                missing = await self._rebalance()
+                missing = await self._rebalance(await self._watch.next(missing))
             except (Unavailable, OutcomeUnknown) as error:
                 _LOG.warning("rebalance failed: %s", error)
                 missing = 1
 
-    async def _rebalance(self) -> int:
+    async def _rebalance(self, holdings: Holdings) -> int:
         """Rebalance once. Returns: how many partitions are still missing."""
-        holdings = await self.member.workers()
         if self.member.worker not in holdings:
             _LOG.warning(
                 "this worker is no longer in the group; if this repeats, the server's leases are "
@@ -271,8 +264,11 @@ class GroupWorker:
 
     async def _take(self, partitions: Sequence[int]) -> int:
         """Lock partitions, resolve their start positions, start fetching. Returns: how many."""
-        locked = await self.member.lock(partitions)
-        self._taking.update(locked)
+        async with self._leases:
+            if not self._joined:
+                return 0  # a lock would join the group again
+            locked = await self.member.lock(partitions)
+            self._taking.update(locked)
         try:
             checkpoints = await self.member.checkpoints(locked)
             found = await at_start(self._client, self._ref, self._settings, checkpoints, self._seen)
@@ -310,8 +306,14 @@ class GroupWorker:
 
     async def _release(self, partitions: Sequence[AssignedPartition]) -> None:
         """Call ``on_revoked``, commit, unlock, in this order. Leases are renewed meanwhile."""
-        if not partitions:
-            return
+        ours = await self._hand_over(partitions)
+        await self._unlock((), ours)
+        self.counters.partitions_revoked += len(ours)
+
+    async def _hand_over(
+        self, partitions: Sequence[AssignedPartition]
+    ) -> Sequence[AssignedPartition]:
+        """All but the unlock. Returns: those of the partitions that are still held."""
         for held in partitions:
             held.leaving = True
             self._fetcher.drop(held)
@@ -327,9 +329,7 @@ class GroupWorker:
         await self._call(self._callbacks.on_revoked, ours)
         if self._settings.auto_commit:
             await self._committer.commit_processed([held for held in ours if not held.lost])
-        ours = [held for held in ours if not held.lost]
-        await self._unlock((), ours)
-        self.counters.partitions_revoked += len(ours)
+        return [held for held in ours if not held.lost]
 
     async def _unlock(
         self, partitions: Sequence[int], leaving: Sequence[AssignedPartition] = ()
@@ -349,6 +349,20 @@ class GroupWorker:
             except TalosError as error:
                 _LOG.warning("unlock failed, the leases will expire: %s", error)
 
+    async def _leave(self) -> None:
+        """Unlock what is left and leave the group, so that others take over at once."""
+        async with self._leases:
+            left = [*self.assigned, *self._taking]
+            self.counters.partitions_revoked += len(self.assigned)
+            self.assigned.clear()
+            joined, self._joined = self._joined, False
+            if not joined:
+                return
+            try:
+                await self.member.leave(left)
+            except TalosError as error:
+                _LOG.warning("could not leave the group, its leases will expire: %s", error)
+
     def lose(self, partitions: Iterable[int]) -> None:
         """The leases lapsed or were refused: give the partitions up in the background."""
         self._spawn(self._lose(partitions), "lost")
@@ -366,7 +380,7 @@ class GroupWorker:
             self.counters.partitions_lost += len(gone)
             _LOG.warning("leases lost: partitions=%s", [held.partition for held in gone])
             await self._call(self._callbacks.on_lost, gone)
-            self._rebalance_now.set()
+            self._watch.hurry()
 
     def _refused(self, held: AssignedPartition) -> None:
         """The server rejected a commit."""
@@ -399,6 +413,8 @@ class GroupWorker:
             listed: list[int] = []
             try:
                 async with self._leases:
+                    if not self._joined:
+                        return
                     listed = [*self.assigned, *self._taking]
                     alive, lost = await self.member.renew(listed, allowed_s)
             except (Unavailable, OutcomeUnknown) as error:
@@ -428,4 +444,4 @@ class GroupWorker:
                 )
             if found.consumer_partitions != self._partitions:
                 self._partitions = found.consumer_partitions
-                self._rebalance_now.set()
+                self._watch.hurry()

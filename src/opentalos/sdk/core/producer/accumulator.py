@@ -14,6 +14,10 @@ from opentalos.sdk.errors import BufferFull, ClientClosed
 
 MESSAGE_BYTES: Final = 250  # memory of a message beside its data; measured
 WATCH_BYTES: Final = 120  # memory of its callbacks
+LINGER_S: Final = 0.005  # unless set: what a message may wait for others while puts are in flight
+# Batches in flight below which a partition without any sends at once. Above it there are many
+# messages, and larger batches cost client and server less.
+QUICK_MAX: Final = 2
 
 _log = logging.getLogger("opentalos.sdk.producer")
 
@@ -104,7 +108,8 @@ class _Queue:
 class Accumulator:
     """Takes messages from any thread, and gives batches to the one sender.
 
-    A batch is open, then sealed: when it is full, has lingered for ``linger_s``, or is flushed. The
+    A batch is open, then sealed: when it is full, has lingered, or is flushed; unless ``linger_s``
+    is set, also as soon as its partition has no batch in flight and the producer few. The
     sender takes it (``take``), at most one per partition is in flight, and ends that with
     ``release``, or with ``move`` if its partition is gone. ``finish`` frees its bytes once its
     callbacks have returned, so the limit covers batches in flight and pending callbacks. One lock
@@ -128,6 +133,8 @@ class Accumulator:
         self._unfinished: dict[Batch, None] = {}
         self._tickets = 0
         self._flushed = 0  # batches up to this ticket are due
+        self._sent = 0  # batches in flight
+        self._linger_s = LINGER_S if settings.linger_s is None else settings.linger_s
         self.bytes_count = 0  # counted for the buffer now
         self._closed = False
 
@@ -316,16 +323,20 @@ class Accumulator:
 
     def due(self) -> tuple[list[int], float | None]:
         """Partitions with due batches, and when to check again; None: when woken."""
-        now_s, linger_s = self._now_s(), self.settings.linger_s
+        now_s, linger_s = self._now_s(), self._linger_s
         ready: list[int] = []
         next_s: float | None = None
         with self._changed:
+            quick = self._quick()
             for partition, queue in self._queues.items():
                 if queue.busy or not queue.batches:
                     continue
                 first = queue.batches[0]
                 at_s = first.born_s + linger_s
                 if first.sealed or first.ticket <= self._flushed or at_s <= now_s:
+                    ready.append(partition)
+                elif quick > 0:
+                    quick -= 1
                     ready.append(partition)
                 elif next_s is None or at_s < next_s:
                     next_s = at_s
@@ -341,13 +352,18 @@ class Accumulator:
                 return None
             batch = queue.batches[0]
             if not batch.sealed:
-                waits = now_s < batch.born_s + self.settings.linger_s
+                waits = now_s < batch.born_s + self._linger_s and self._quick() <= 0
                 if waits and batch.ticket > self._flushed:
                     return None
                 batch.sealed = True
             queue.batches.popleft()
             queue.busy = True
+            self._sent += 1
             return batch
+
+    def _quick(self) -> int:
+        """How many batches may be sent without lingering."""
+        return QUICK_MAX - self._sent if self.settings.linger_s is None else 0
 
     def release(self, batch: Batch) -> None:
         """The batch has its outcome; its callbacks may still be pending."""
@@ -365,6 +381,7 @@ class Accumulator:
     def _idle(self, partition: int) -> None:
         queue = self._queues[partition]
         queue.busy = False
+        self._sent -= 1
         if not queue.batches:
             del self._queues[partition]
 

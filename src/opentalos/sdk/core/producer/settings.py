@@ -48,7 +48,9 @@ class ProducerSettings:
 
     batch_bytes_max: int = 1 << 20  # of one batch, before compression; one message may be larger
     batch_messages_max: int = 2_000  # of one batch
-    linger_s: float = 0.2  # a batch waits this long for more messages
+    # A batch waits this long for more messages. None: not at all while its partition has nothing in
+    # flight and the producer little, else for 5 ms at most.
+    linger_s: float | None = None
     buffer_bytes_max: int = (
         64 << 20
     )  # for messages without an outcome, including objects and copies
@@ -77,7 +79,8 @@ class ProducerSettings:
         )
         if min(numbers) < 1:
             raise ConfigError("batch, buffer and request limits must be greater than 0")
-        if self.delivery_deadline_s <= 0 or min(self.linger_s, self.block_s_max, self.close_s) < 0:
+        waits_s = (self.linger_s or 0.0, self.block_s_max, self.close_s)
+        if self.delivery_deadline_s <= 0 or min(waits_s) < 0:
             raise ConfigError(
                 "delivery_deadline_s must be above 0, linger_s, block_s_max and close_s 0 or more"
             )

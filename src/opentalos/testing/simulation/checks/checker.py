@@ -58,6 +58,7 @@ ANOMALIES: dict[str, str] = {
     "wrong-lookup": "the offset returned for a time is not the log's",
     "stale-read": "a server returned no message at an offset that it had served before",
     "stale-commit": "a worker without the lease committed an offset",
+    "left-worker-listed": "a worker that had left its group was still listed in it",
     "lost-checkpoint": "a committed offset is not the one that a later query returned",
     "commit-beyond-end": "a committed offset is beyond the end of the log",
     "commit-beyond-read": "a committed offset is beyond what its worker had received",
@@ -141,6 +142,7 @@ TABLE_CHECKS: tuple[Callable[[TableView], Iterator[Anomaly]], ...] = (
 HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
     offsets.wrong_lookups,
     groups.stale_commits,
+    groups.left_workers_listed,
     groups.commits_after_reset,
     groups.lost_checkpoints,
     groups.commits_beyond_read,

@@ -41,7 +41,7 @@ def stale_commits(history: History) -> Iterator[Anomaly]:
     changes = _by_key(history, "lock", "unlock", "commit", "reset")
     deleted = deleted_topics(history)
     rivals = rival_servers(history)
-    renewals = [
+    others = [each for each in history.of("leave") if each.may_be_done] + [
         each for each in history.of("renew") if each.ok and each.args.get("server") not in rivals
     ]
     for key, operations in changes.items():
@@ -68,7 +68,7 @@ def stale_commits(history: History) -> Iterator[Anomaly]:
                     and lock.args["worker"] != worker
                     and lock.args.get("server") not in rivals
                 ):
-                    ended_s = _certain_until(key, lock, operations, renewals, lease_s)
+                    ended_s = _certain_until(key, lock, operations, others, lease_s)
                     if lock.ended_s < commit.began_s and commit.ended_s < ended_s:
                         yield Anomaly("stale-commit", f"{key}: {lock} held the lease: {commit}")
 
@@ -77,20 +77,21 @@ def _certain_until(
     key: GroupPartition,
     lock: Operation,
     operations: Iterable[Operation],
-    renewals: Iterable[Operation],
+    others: Iterable[Operation],
     lease_s: float,
 ) -> float:
     """Until when the lock's worker certainly holds the lease.
 
     An unlock without a reply may still be in flight when its worker locks again.
+
+    Args: others: renewals and leaves, which concern more than one partition.
     """
     worker, server = lock.args["worker"], lock.args.get("server")
     until_s = lock.began_s + lease_s
-    for renewal in renewals:
+    of_worker = [each for each in others if _is_of(each, key, worker)]
+    for renewal in of_worker:
         if (
-            renewal.args["group"] == key.group
-            and renewal.args["topic"] == key.topic
-            and renewal.args["worker"] == worker
+            renewal.action == "renew"
             and renewal.args.get("server") == server
             and key.partition in renewal.args["partitions"]
             and key.partition not in renewal.result.get("failed", ())
@@ -98,12 +99,53 @@ def _certain_until(
             and renewal.ended_s < until_s
         ):
             until_s = renewal.began_s + lease_s
-    for each in operations:
-        gives_up = each.action == "unlock" and each.args["worker"] == worker
+    leaves = [each for each in of_worker if each.action == "leave"]
+    for each in (*operations, *leaves):
+        gives_up = each.action in ("unlock", "leave") and each.args["worker"] == worker
         on_its_way = each.may_be_done and not each.ok
         if (gives_up or each.action == "reset") and (each.ended_s > lock.began_s or on_its_way):
             until_s = min(until_s, max(each.began_s, lock.began_s))
     return until_s
+
+
+def _is_of(operation: Operation, key: GroupPartition, worker: str) -> bool:
+    args = operation.args
+    return (args["group"], args["topic"], args["worker"]) == (key.group, key.topic, worker)
+
+
+def left_workers_listed(history: History) -> Iterator[Anomaly]:
+    """A server listed a worker after its leave, which that server had answered.
+
+    Nothing is said of workers that used other servers as well: these may have granted leases.
+    """
+    rivals = rival_servers(history)
+    by_worker: dict[tuple[str, str, str], list[Operation]] = defaultdict(list)
+    for each in history.of("lock", "renew", "leave"):
+        by_worker[each.args["group"], each.args["topic"], each.args["worker"]].append(each)
+    for look in history.of("workers"):
+        args = look.args
+        if not look.ok or args["server"] in rivals:
+            continue
+        for worker in look.result["workers"]:
+            asked = by_worker[args["group"], args["topic"], worker]
+            leaves = [
+                each
+                for each in asked
+                if each.action == "leave" and each.ok and each.ended_s < look.began_s
+            ]
+            if leaves and not _rejoins(asked, leaves[-1], look):
+                yield Anomaly("left-worker-listed", f"{worker}: {leaves[-1]}, but then {look}")
+
+
+def _rejoins(asked: Iterable[Operation], leave: Operation, look: Operation) -> bool:
+    """Whether one of a worker's calls may have joined it again, or reached another server."""
+    for each in asked:
+        elsewhere = each.may_be_done and each.args["server"] != look.args["server"]
+        on_its_way = each.may_be_done and not each.ok
+        after = each.ended_s > leave.began_s and each.began_s < look.ended_s
+        if elsewhere or (each.action != "leave" and (after or on_its_way)):
+            return True
+    return False
 
 
 def commits_after_reset(history: History) -> Iterator[Anomaly]:

@@ -6,18 +6,19 @@ from typing import Any
 from opentalos.broker.broker import Broker
 from opentalos.broker.values import Commit, ConsumeUnit
 from opentalos.testing.simulation.clients.message_clients import Client, LiveTopic
+from opentalos.testing.simulation.history import Operation
 from opentalos.testing.simulation.world.server import SimulatedServer
 from opentalos.testing.simulation.world.world import World
 
 OVERSLEEPS = 0.04  # a worker sleeps longer than its lease
 COMMITS_WITHOUT_LEASE = 0.04
 COMMITS_BEYOND_END = 0.03
-LEAVES = 0.06
+LEAVES = 0.06  # a partition
 FAR_AHEAD = 1_000  # messages
 
 
 class Worker(Client):
-    """Locks partitions, reads from the committed offset, commits, renews and unlocks."""
+    """Locks partitions, reads from the committed offset, commits, renews, unlocks and leaves."""
 
     def __init__(self, world: World, name: str, group: str, topics: list[LiveTopic]) -> None:
         super().__init__(world, name)
@@ -43,10 +44,14 @@ class Worker(Client):
                 await self._commit(server, topic, partition, far)
             elif not held:
                 await self._take(server, topic, partition)
-            elif self.rng.random() < LEAVES:
-                await self._leave(server, topic, partition)
             else:
-                await self._consume(server, topic, partition)
+                chance = self.rng.random()
+                if chance < LEAVES:
+                    await self._release(server, topic, partition)
+                elif chance < LEAVES + self.world.config.leaves:
+                    await self._leave(server, topic)
+                else:
+                    await self._consume(server, topic, partition)
 
     async def _take(self, server: SimulatedServer, topic: LiveTopic, partition: int) -> None:
         recorder = self.world.recorder
@@ -123,15 +128,7 @@ class Worker(Client):
 
     async def _renew(self, server: SimulatedServer, topic: LiveTopic) -> None:
         partitions = [number for name, number in self._held if name == topic.resource]
-        renewal = self.world.recorder.invoke(
-            self.name,
-            "renew",
-            group=self._recorded(),
-            topic=topic.resource,
-            worker=self.name,
-            partitions=partitions,
-            server=server.name,
-        )
+        renewal = self._invoke(server, topic, "renew", worker=self.name, partitions=partitions)
         unit = ConsumeUnit(self.group, topic.resource, self.name, tuple(partitions))
         answer = await self.ask(
             server, renewal, lambda broker: broker.consumers.renew(self.caller(topic), unit, "w:1")
@@ -142,7 +139,48 @@ class Worker(Client):
             for partition in failed:
                 self._held.pop((topic.resource, partition), None)
 
-    async def _leave(self, server: SimulatedServer, topic: LiveTopic, partition: int) -> None:
+    async def _leave(self, server: SimulatedServer, topic: LiveTopic) -> None:
+        """Leave the group on a topic, then look who is in it."""
+        recorder = self.world.recorder
+        partitions = tuple(number for name, number in self._held if name == topic.resource)
+        leave = self._invoke(server, topic, "leave", worker=self.name, partitions=partitions)
+        unit = ConsumeUnit(self.group, topic.resource, self.name, partitions)
+
+        async def go(broker: Broker) -> bool:
+            await broker.group_membership.leave(self.caller(topic), unit)
+            return True
+
+        done = await self.ask(server, leave, go)
+        for partition in partitions:
+            self._held.pop((topic.resource, partition), None)
+            self._processed.pop((topic.resource, partition), None)
+        if not done:
+            return
+        recorder.ok(leave)
+        look = self._invoke(server, topic, "workers")
+        found = await self.ask(
+            server,
+            look,
+            lambda broker: broker.consumers.query_workers(
+                self.caller(topic), self.group, topic.resource
+            ),
+        )
+        if found is not None:
+            recorder.ok(look, workers=sorted(found))
+
+    def _invoke(
+        self, server: SimulatedServer, topic: LiveTopic, action: str, **args: Any
+    ) -> Operation:
+        return self.world.recorder.invoke(
+            self.name,
+            action,
+            group=self._recorded(),
+            topic=topic.resource,
+            server=server.name,
+            **args,
+        )
+
+    async def _release(self, server: SimulatedServer, topic: LiveTopic, partition: int) -> None:
         unlock = self.world.recorder.invoke(
             self.name, "unlock", **self._place(server, topic, partition), worker=self.name
         )

@@ -151,6 +151,7 @@ class WorldConfig:
     world: WorldFaults | None = None
     shuffle: float = 0.5  # probability that a seed also shuffles task steps
     put_twice: float = 0.1  # probability that an idempotent put is sent twice at once
+    leaves: float = 0.03  # probability that a worker that could read leaves its group instead
     metered: float = 0.5  # probability that a seed has metering
     minute_ms: int = 2_000  # length of a metering minute
     tabled: float = 0.2  # probability that a seed has a structured table

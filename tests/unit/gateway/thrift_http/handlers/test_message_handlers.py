@@ -1,8 +1,10 @@
 """MessageService, ConsumerService and MetricService through their handlers."""
 
+import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.broker.support import ADDRESS, world
 from tests.unit.gateway.thrift_http.handlers.support import (
     ADMIN,
@@ -11,6 +13,8 @@ from tests.unit.gateway.thrift_http.handlers.support import (
     partition_of,
 )
 
+from opentalos.gateway.thrift_http.handlers.context import CallContext
+from opentalos.group.members import mark_of
 from opentalos.model.errors import (
     BadRequest,
     NotSupported,
@@ -325,6 +329,47 @@ async def test_metrics_show_the_progress_of_groups() -> None:
         every = metric.QueryTopicConsumeUnitRequest(topicTalosResourceName=name)
         units = (await alice(METRIC, "queryTopicConsumeUnit", every)).topicConsumeUnitMap
         assert units == {"g": [found]}
+
+
+async def test_a_worker_that_leaves_is_seen_by_those_that_wait() -> None:
+    async with world() as made:
+        alice = Client(made)
+        info = await alice.create(partitions=2)
+        for worker, partition in (("w1", 0), ("w2", 1)):
+            take = consumer.LockPartitionRequest(consumeUnit=unit(info, worker, partition))
+            await alice(CONSUMER, "lockPartition", take)
+        plain = consumer.QueryWorkerRequest(
+            consumerGroup="g", topicTalosResourceName=info.topicTalosResourceName
+        )
+        assert (await alice(CONSUMER, "queryWorker", plain)).mark is None
+        look = replace(plain, waitMillis=3_000)
+        found = await alice(CONSUMER, "queryWorker", look)
+        assert found.workerMap == {"w1": [0], "w2": [1]}
+        waiting = asyncio.create_task(
+            alice(CONSUMER, "queryWorker", replace(look, knownMark=found.mark))
+        )
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        # It names none of its partitions.
+        leave = consumer.UnlockPartitionRequest(consumeUnit=unit(info, "w1"), leaveGroup=True)
+        await alice(CONSUMER, "unlockPartition", leave)
+        assert (await waiting).workerMap == {"w2": [1]}
+
+
+async def test_a_forwarded_call_does_not_wait() -> None:
+    async with world() as made:
+        alice = Client(made, context=CallContext(peer="10.0.0.7", transferred=True))
+        info = await alice.create()
+        lock = consumer.LockWorkerRequest(consumeUnit=unit(info, "w1"))
+        await alice(CONSUMER, "lockWorker", lock)
+        look = consumer.QueryWorkerRequest(
+            consumerGroup="g",
+            topicTalosResourceName=info.topicTalosResourceName,
+            waitMillis=3_000,
+            knownMark=mark_of({"w1": []}),
+        )
+        async with asyncio.timeout(2.0):
+            assert (await alice(CONSUMER, "queryWorker", look)).mark == look.knownMark
 
 
 async def test_one_worker_consumes_several_topics() -> None:

@@ -441,7 +441,8 @@ def test_a_callback_may_be_awaited_and_commit() -> None:
 
         async def commit(partitions: Sequence[int]) -> None:
             await asyncio.sleep(1.0)
-            await source.commit(dict.fromkeys(partitions, 2))
+            # Partition 1 may have come back, with nothing delivered since.
+            await source.commit({each: 2 for each in partitions if each not in group.checkpoints})
 
         source = TalosConsumer(
             group.client(), "demo", "g", ConsumerSettings(auto_commit=False),

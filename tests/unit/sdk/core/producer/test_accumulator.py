@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from opentalos.model.errors import OutcomeUnknown, RequestTooLarge
-from opentalos.sdk.core.producer.accumulator import MESSAGE_BYTES, WATCH_BYTES, Accumulator, Batch
+from opentalos.sdk.core.producer.accumulator import (
+    LINGER_S,
+    MESSAGE_BYTES,
+    QUICK_MAX,
+    WATCH_BYTES,
+    Accumulator,
+    Batch,
+)
 from opentalos.sdk.core.producer.partitioner import partition_of
 from opentalos.sdk.core.producer.settings import Outcome, ProducerSettings
 from opentalos.sdk.core.values import Message, MessageBlock
@@ -281,3 +288,56 @@ def test_a_partitioner_that_raises_leaves_the_batch_to_be_ended() -> None:
         bench.buffer.move(batch)
     bench.end(batch)
     assert bench.buffer.bytes_count == 0
+
+
+# --- linger unless set ----------------------------------------------------------------------------
+
+
+def test_an_idle_producer_sends_at_once() -> None:
+    bench = Bench()
+    bench.buffer.add(Message(b"1"))
+    (first,) = bench.take_due()
+    bench.end(first)
+    bench.buffer.add(Message(b"2"))
+    (second,) = bench.take_due()
+    assert [message.data for message in second.messages] == [b"2"]
+
+
+def test_messages_of_a_busy_partition_wait_for_its_reply() -> None:
+    bench = Bench(partitions=1)
+    bench.buffer.add(Message(b"1"))
+    (first,) = bench.take_due()
+    for number in (b"2", b"3"):
+        bench.buffer.add(Message(number))
+    assert bench.buffer.due() == ([], None)
+    bench.end(first)
+    (second,) = bench.take_due()
+    assert [message.data for message in second.messages] == [b"2", b"3"]
+
+
+def test_a_busy_producer_lingers_five_milliseconds() -> None:
+    bench = Bench(partitions=8)
+    sent: list[Batch] = []
+    for _ in range(QUICK_MAX):
+        bench.buffer.add(Message(b"x"))
+        sent += bench.take_due()
+    assert len(sent) == QUICK_MAX
+    bench.buffer.add(Message(b"y"))
+    assert bench.buffer.due() == ([], 100.0 + LINGER_S)
+    bench.now_s = 100.0 + LINGER_S
+    (late,) = bench.take_due()
+    assert [message.data for message in late.messages] == [b"y"]
+
+
+def test_many_idle_partitions_do_not_all_send_at_once() -> None:
+    bench = Bench(partitions=8)
+    for number in range(8):
+        bench.buffer.add(Message(b"x", partition_key=f"key-{number * 7919}"))
+    assert len(list(bench.take_due())) == QUICK_MAX
+    assert bench.buffer.due()[0] == []
+
+
+def test_a_linger_time_that_is_set_is_kept_by_an_idle_producer_too() -> None:
+    bench = Bench(linger_s=0.5)
+    bench.buffer.add(Message(b"1"))
+    assert bench.buffer.due() == ([], 100.5)
