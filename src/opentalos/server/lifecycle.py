@@ -48,6 +48,7 @@ from opentalos.server.measuring.descriptor_watch import DescriptorWatch
 from opentalos.server.measuring.heap_trim import HeapTrim
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.measuring.measuring import Measured, Measuring
+from opentalos.server.port_check import check_port
 from opentalos.server.root import RootKey, ensure_root
 from opentalos.server.stores import Stores, open_stores
 from opentalos.server.tls import ServerTls
@@ -414,7 +415,9 @@ def _leave() -> None:
 def run_server(config: Config, root_key: RootKey, ready: Callable[[str], None]) -> None:
     """Run ``serve`` on uvloop if it is installed, else on asyncio's own loop."""
     os.umask(_UMASK)
-    directory = DataDirectory(Path(config.server.data).absolute(), SystemClock())
+    data = Path(config.server.data).absolute()
+    check_port(config.server.listen, data)  # first, so that a failed start leaves no new files
+    directory = DataDirectory(data, SystemClock())
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve(config, directory, root_key, ready))
