@@ -110,7 +110,9 @@ def talos() -> None:
 
     Commands that talk to a server take its address and key from options (--url and --as, --profile
     or --data), else from TALOS_URL and TALOS_KEY, else from TALOS_PROFILE or the default profile,
-    else from the data directory ./talos-data.
+    else from the data directory ./talos-data. A server with TLS may need --ca, or TALOS_CA.
+
+    DURATION is a number of seconds, or has a unit: 90s, 10m, 12h, 7d.
 
     Exit status: 0 success, 1 failure, 2 usage error, 130 interrupted by Ctrl-C.
     """

@@ -14,6 +14,7 @@ from opentalos.cli.commands.bill.options import spark_extra, with_month
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
+from opentalos.cli.input.durations import Duration
 from opentalos.cli.input.pipelines_home import with_lake, with_pipelines_home
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.output.progress import Progress
@@ -35,7 +36,7 @@ _RESULT: Final = (
     "--topic", "topics", metavar="TOPIC", multiple=True, help="Check only this topic; repeatable."
 )
 @click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
+    "--wait", "wait_s", type=Duration(click.FloatRange(0)), default=0.0, metavar="DURATION",
     help="Maximum time to wait until the present contents of the logs are metered.",
 )  # fmt: skip
 @with_lake
