@@ -93,6 +93,11 @@ _COMMANDS = {
         "bench",
         "Measure put and get throughput and latency.",
     ),
+    "doctor": (
+        "opentalos.cli.commands.server.doctor",
+        "doctor",
+        "Check this machine and a server; write a debug bundle.",
+    ),
     "completion": (
         "opentalos.cli.commands.completion",
         "completion",

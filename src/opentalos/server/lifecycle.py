@@ -19,6 +19,7 @@ from typing import Any
 
 from opentalos.adapters.data_key import AesGcmDataKey
 from opentalos.adapters.encryption_keys import read_encryption_keys
+from opentalos.adapters.port_check import check_port
 from opentalos.adapters.secret_box import AesGcmSecretBox
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.broker import Broker, BrokerConfig, EncryptionPlan, open_broker
@@ -48,7 +49,6 @@ from opentalos.server.measuring.descriptor_watch import DescriptorWatch
 from opentalos.server.measuring.heap_trim import HeapTrim
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.measuring.measuring import Measured, Measuring
-from opentalos.server.port_check import check_port
 from opentalos.server.root import RootKey, ensure_root
 from opentalos.server.stores import Stores, open_stores
 from opentalos.server.tls import ServerTls
@@ -416,7 +416,8 @@ def run_server(config: Config, root_key: RootKey, ready: Callable[[str], None]) 
     """Run ``serve`` on uvloop if it is installed, else on asyncio's own loop."""
     os.umask(_UMASK)
     data = Path(config.server.data).absolute()
-    check_port(config.server.listen, data)  # first, so that a failed start leaves no new files
+    # First, so that a failed start leaves no new files.
+    check_port(*parse_address(config.server.listen, "listen"), data)
     directory = DataDirectory(data, SystemClock())
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

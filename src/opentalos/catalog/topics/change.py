@@ -20,7 +20,7 @@ from opentalos.model.identity import Grantee, Permission, Principal
 from opentalos.model.limits import TopicLimits
 from opentalos.model.message import Durability
 from opentalos.model.names import check_name
-from opentalos.model.topic_attributes import DURABILITY_KEY, RETENTION_BYTES_KEY
+from opentalos.model.settings.topic_attributes import DURABILITY_KEY, RETENTION_BYTES_KEY
 
 ORGANISATION_PREFIX, TEAM_PREFIX = "CL", "CI"
 TEXT_CHARS_MAX = 256  # of an owner's name and such

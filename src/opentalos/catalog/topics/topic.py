@@ -16,7 +16,7 @@ from opentalos.model.errors import CorruptLog, NewerFormat
 from opentalos.model.identity import Grantee, GrantType
 from opentalos.model.message import Durability
 from opentalos.model.names import ResourceName
-from opentalos.model.topic_attributes import DURABILITY_KEY, RETENTION_BYTES_KEY
+from opentalos.model.settings.topic_attributes import DURABILITY_KEY, RETENTION_BYTES_KEY
 
 FORMAT_VERSION = 1
 

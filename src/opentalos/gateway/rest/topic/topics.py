@@ -20,7 +20,7 @@ from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Permission
 from opentalos.model.limits import PARTITIONS_MAX
-from opentalos.model.topic_attributes import check_settings
+from opentalos.model.settings.topic_attributes import check_settings
 
 I32_MAX = (1 << 31) - 1
 ATTRIBUTES_MAX = 256

@@ -9,22 +9,21 @@ from typing import Final
 import psutil
 
 from opentalos.model.errors import ConfigError
-from opentalos.server.config import parse_address
 
 _BACKLOG: Final = 1
 
 
-def check_port(listen: str, data: Path) -> None:
-    """Check that ``listen`` (HOST:PORT) can be bound; port 0 always can.
+def check_port(host: str, port: int, data: Path) -> None:
+    """Check that a server can listen there; on port 0 it always can. ``data``: its data directory.
 
     Another program may still take the port before the server does; that fails later.
 
     Raises: ConfigError: the port is in use, with who uses it as far as this user may know, or the
     address is not one of this machine.
     """
-    host, port = parse_address(listen, "listen")
     if not port:
         return
+    listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in found:
