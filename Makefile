@@ -92,7 +92,7 @@ package: setup  ## build the wheels, install each into a fresh environment and t
 
 docs: setup  ## build the site of the documentation into .cache/site
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
-	@echo "open .cache/site/index.html"
+	@echo "built in .cache/site; make docs-serve shows it, with search (which does not work from disk)"
 
 docs-serve: setup  ## serve the site on this machine and follow changes
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve

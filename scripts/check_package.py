@@ -122,6 +122,13 @@ def try_out(wheel: Path, folder: Path) -> None:
     print(f"{wheel.name}: {run(python, '-W', 'error', '-c', TRIED).strip()}, {used}")
 
 
+def try_pages(folder: Path) -> None:
+    """Run the tutorial and the guides as printed, with the environment of a wheel."""
+    pages = ("tests/e2e/docs/test_tutorial.py", "tests/e2e/docs/test_snippets.py")
+    run(sys.executable, "-m", "pytest", "-q", *pages, OPENTALOS_DOCS_BIN=str(folder / "bin"))
+    print("the tutorial and the guides run with the wheel")
+
+
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".cache" / "package"
     shutil.rmtree(folder, ignore_errors=True)
@@ -135,6 +142,8 @@ def main() -> None:
         wheels += [named_for_linux(made, folder) if linux else made for made in found]
     for number, wheel in enumerate(wheels):
         try_out(wheel, folder / f"venv-{number}")
+        if not number:
+            try_pages(folder / f"venv-{number}")
         shutil.copy(wheel, folder)
 
 

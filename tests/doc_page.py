@@ -10,6 +10,9 @@ from pathlib import Path
 
 from tests.server_process import TALOS
 
+# Of the environment that pages are tried in; make package names one with the wheel alone.
+BIN = Path(os.environ.get("OPENTALOS_DOCS_BIN", TALOS.parent))
+
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 FENCE = re.compile(r'^```(\w+)(?: title="([\w. ]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 LISTEN = "127.0.0.1:9420"  # as pages say; another port here
@@ -35,7 +38,7 @@ def blocks(page: str) -> list[Block]:
 def environment() -> dict[str, str]:
     """Of somebody who has just installed the package."""
     kept = {name: item for name, item in os.environ.items() if not name.startswith("TALOS_")}
-    return {**kept, "PATH": f"{TALOS.parent}:{kept['PATH']}", "NO_PROXY": "*"}
+    return {**kept, "PATH": f"{BIN}:{kept['PATH']}", "NO_PROXY": "*"}
 
 
 @contextmanager

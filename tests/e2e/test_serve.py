@@ -214,6 +214,7 @@ def test_a_server_that_is_not_there_is_said_so(tmp_path: Path) -> None:
         assert "cannot reach" in done.stderr or "no server is running on" in done.stderr
 
 
+@pytest.mark.timeout(120)
 def test_a_taken_port_and_a_wrong_root_key_are_refused(server: ServerProcess) -> None:
     server.start()
     taken = talos(
@@ -266,3 +267,21 @@ def test_a_signal_ends_the_server_in_time_although_storage_hangs(
         assert time.monotonic() - started < STOP_S + 0.5  # and what the interpreter takes
     finally:
         server.kill()
+
+
+@pytest.mark.timeout(120)
+def test_a_taken_port_leaves_no_trace_and_names_its_user(server: ServerProcess) -> None:
+    server.start()
+    listen = ("--listen", f"127.0.0.1:{server.port}")
+    other = server.folder / "untouched"
+    done = talos("serve", "--data", str(other), *listen)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"process {server.pid} (" in done.stderr
+    assert "--listen" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not other.exists()
+    same = talos("serve", "--data", str(server.data), *listen)
+    assert f"the server of data directory {server.data}" in same.stderr
+    nowhere = talos("serve", "--data", str(other), "--listen", "192.0.2.1:9420")
+    assert "cannot listen on 192.0.2.1:9420" in nowhere.stderr
+    assert not other.exists()

@@ -93,6 +93,11 @@ _COMMANDS = {
         "bench",
         "Measure put and get throughput and latency.",
     ),
+    "doctor": (
+        "opentalos.cli.commands.server.doctor",
+        "doctor",
+        "Check this machine and a server; write a debug bundle.",
+    ),
     "completion": (
         "opentalos.cli.commands.completion",
         "completion",
@@ -110,7 +115,9 @@ def talos() -> None:
 
     Commands that talk to a server take its address and key from options (--url and --as, --profile
     or --data), else from TALOS_URL and TALOS_KEY, else from TALOS_PROFILE or the default profile,
-    else from the data directory ./talos-data.
+    else from the data directory ./talos-data. A server with TLS may need --ca, or TALOS_CA.
+
+    DURATION is a number of seconds, or has a unit: 90s, 10m, 12h, 7d.
 
     Exit status: 0 success, 1 failure, 2 usage error, 130 interrupted by Ctrl-C.
     """

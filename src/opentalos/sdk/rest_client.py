@@ -17,12 +17,14 @@ from opentalos.model.errors import (
     TalosError,
     Unavailable,
 )
+from opentalos.sdk.tls_reason import CERTIFICATE_WANTED, speaks_tls, tls_reason
 
 if TYPE_CHECKING:
     from opentalos.sdk.core.config import ClientConfig
 
 TIMEOUT_S: Final = 30.0  # of one call; above the server's own limit of 20 s
 _REPLY_BYTES_MAX: Final = 64 << 20
+_TLS_ON_HTTP: Final = "the port of {} speaks TLS: use https://"
 _JSON: Final = {"Content-Type": "application/json"}
 
 
@@ -54,11 +56,26 @@ class RestClient:
         return json.loads(text) if text else None
 
     def reach(self) -> None:
-        """Check that a server accepts connections. Raises: ConnectFailed, without retries."""
-        connection, _ = self._connected()
-        connection.close()
+        """Check that a server accepts connections and, of an http endpoint, that it speaks HTTP.
+
+        Raises: ConnectFailed, without retries.
+        """
+        from opentalos.sdk.errors import ConnectFailed
+
+        connection, url = self._connected()
+        try:
+            if url.startswith("http:"):
+                connection.request("GET", "/healthz")
+                connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            if speaks_tls(url):
+                raise ConnectFailed(_TLS_ON_HTTP.format(url)) from error
+        finally:
+            connection.close()
 
     def _exchange(self, method: str, target: str, body: str | None) -> tuple[int, bytes]:
+        from opentalos.sdk.errors import ConnectFailed
+
         headers = {"Authorization": self._authorization, **(_JSON if body is not None else {})}
         connection, url = self._connected()
         try:
@@ -66,7 +83,13 @@ class RestClient:
             reply = connection.getresponse()
             text = reply.read(_REPLY_BYTES_MAX + 1)
         except (OSError, http.client.HTTPException) as error:
-            shown = f"no reply from {url}: {str(error) or type(error).__name__}"
+            if url.startswith("http:") and speaks_tls(url):
+                raise ConnectFailed(_TLS_ON_HTTP.format(url)) from error
+            shown = f"no reply from {url}: {_reason(error)}"
+            # The alert of TLS 1.3 that says so is often lost in the end of the connection.
+            shown_cert = self._config.tls is not None and self._config.tls.cert_file is not None
+            if url.startswith("https:") and isinstance(error, ConnectionError) and not shown_cert:
+                shown += f"; perhaps {CERTIFICATE_WANTED}"
             raise (Unavailable if method == "GET" else OutcomeUnknown)(shown) from error
         finally:
             connection.close()
@@ -89,7 +112,7 @@ class RestClient:
                 connection.connect()
             except OSError as error:
                 connection.close()
-                failures.append(f"cannot reach {url}: {error.strerror or error}")
+                failures.append(f"cannot reach {url}: {_reason(error)}")
             else:
                 if connection.sock is not None:
                     connection.sock.settimeout(self._timeout_s)
@@ -116,6 +139,12 @@ class RestClient:
         except (OSError, ssl.SSLError) as error:
             raise errors.ConfigError(f"cannot use the TLS settings {tls}: {error}") from error
         return context
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return tls_reason(error)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _error_of(status: int, text: bytes) -> TalosError:

@@ -355,9 +355,26 @@ def changed_keys(config: Config) -> str:
         for item in fields(cls):
             value = getattr(part, item.name)
             if value != getattr(defaults, item.name):
-                secret = isinstance(value, str) and _MAY_BE_SECRET.search(item.name)
+                secret = _may_be_secret(item.name, value)
                 changed.append(f"{name}.{item.name}={'...' if secret else toml_value(value)}")
     return " ".join(changed)
+
+
+def redacted_toml(config: Config) -> str:
+    """``to_toml`` without the values that may have a secret, for the eyes of others."""
+    lines: list[str] = []
+    for name, cls in sections().items():
+        lines.append(f"[{name}]")
+        for item in fields(cls):
+            value = getattr(getattr(config, name), item.name)
+            shown = '"..."' if value and _may_be_secret(item.name, value) else toml_value(value)
+            lines.append(f"{item.name} = {shown}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _may_be_secret(key: str, value: object) -> bool:
+    return isinstance(value, str) and _MAY_BE_SECRET.search(key) is not None
 
 
 def toml_value(value: object) -> str:

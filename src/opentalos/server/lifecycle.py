@@ -19,6 +19,7 @@ from typing import Any
 
 from opentalos.adapters.data_key import AesGcmDataKey
 from opentalos.adapters.encryption_keys import read_encryption_keys
+from opentalos.adapters.port_check import check_port
 from opentalos.adapters.secret_box import AesGcmSecretBox
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.broker import Broker, BrokerConfig, EncryptionPlan, open_broker
@@ -414,7 +415,10 @@ def _leave() -> None:
 def run_server(config: Config, root_key: RootKey, ready: Callable[[str], None]) -> None:
     """Run ``serve`` on uvloop if it is installed, else on asyncio's own loop."""
     os.umask(_UMASK)
-    directory = DataDirectory(Path(config.server.data).absolute(), SystemClock())
+    data = Path(config.server.data).absolute()
+    # First, so that a failed start leaves no new files.
+    check_port(*parse_address(config.server.listen, "listen"), data)
+    directory = DataDirectory(data, SystemClock())
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve(config, directory, root_key, ready))

@@ -336,3 +336,39 @@ def test_https_needs_the_certificate_authority(talos: Commands, tmp_path: Path) 
         assert secure("consume", "t", "--profile", "s").out == "a\n"
     finally:
         server.stop()
+
+
+def test_groups_of_all_topics(talos: Commands) -> None:
+    for name in ("listed-a", "listed-b"):
+        talos.topic(name)
+        talos("produce", name, stdin="x\n")
+    talos("consume", "listed-b", "--group", "readers", "--count", 1)
+    rows = talos("group", "list", "--format", "json").rows
+    assert {"topic": "listed-b", "group": "readers", "lag": 0} in rows
+    assert "listed-a" not in {row["topic"] for row in rows}
+
+
+def test_settings_that_a_topic_does_not_have_are_refused(talos: Commands) -> None:
+    said = talos.fails("topic", "create", "compacted", "--attribute", "cleanup.policy=compact")
+    assert "cleanup.policy is not supported" in said
+    assert "durability (synced or flushed) and retention.bytes" in said
+    kept = ("--attribute", "retention.bytes=1000", "--attribute", "team=payments")
+    talos("topic", "create", "kept", *kept, "--retention", "7d")
+    assert talos("topic", "describe", "kept", "--format", "json").rows[0]["retention_s"] == 604_800
+    said = talos.fails("topic", "alter", "kept", "--attribute", "retention.ms=1")
+    assert "retention.ms is not supported" in said
+
+
+def test_a_grant_to_nobody_warns(talos: Commands) -> None:
+    topic = talos.topic("granted")
+    assert "no user nobody-yet" in talos("acl", "grant", topic, "nobody-yet", "get").err
+    talos("user", "create", "known")
+    for grantee in ("known", "CLshop", "guest"):
+        assert talos("acl", "grant", topic, grantee, "get").err == ""
+
+
+def test_both_names_of_the_ends_of_a_partition(talos: Commands) -> None:
+    topic = talos.topic("ended")
+    talos("produce", topic, stdin="a\n")
+    for start, out in (("earliest", "a\n"), ("latest", ""), ("5m", "a\n"), ("start", "a\n")):
+        assert talos("consume", topic, "--from", start).out == out

@@ -27,7 +27,7 @@ SERVER_SIDE = re.compile(
     r"(?:from|import) opentalos\.(server|broker|gateway|log|adapters(?!\.java_home\b))\b"
 )
 # What works on a server's own files.
-LOCAL = {"serve", "config", "log_verify", "backup"}
+LOCAL = {"serve", "config", "log_verify", "backup", "doctor"}
 OURS = {
     "opentalos.agent",
     "opentalos.sdk",

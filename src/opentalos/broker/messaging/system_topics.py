@@ -18,7 +18,7 @@ from opentalos.broker.peer_rpc.client import call_peer
 from opentalos.broker.peer_rpc.messages import Empty, SystemPutRequest
 from opentalos.broker.values import NewTopic, Topic
 from opentalos.catalog.topics.change import new_topic
-from opentalos.catalog.topics.topic import RETENTION_BYTES_KEY, TopicStatus
+from opentalos.catalog.topics.topic import TopicStatus
 from opentalos.model.errors import (
     AlreadyExists,
     BadRequest,
@@ -37,6 +37,7 @@ from opentalos.model.names import (
     SYSTEM_TOPICS,
     USAGE_TOPIC,
 )
+from opentalos.model.settings.topic_attributes import RETENTION_BYTES_KEY
 from opentalos.wire.message import Message, encode_block
 
 PUT_BYTES_MAX: Final = 1 << 20  # of the messages of one put

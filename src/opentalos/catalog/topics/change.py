@@ -6,13 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from opentalos.catalog.access.grants import GRANTS_MAX, check_grant
 from opentalos.catalog.quota.quotas import check_quota
-from opentalos.catalog.topics.topic import (
-    DURABILITY_KEY,
-    RETENTION_BYTES_KEY,
-    BaseQuota,
-    Topic,
-    TopicStatus,
-)
+from opentalos.catalog.topics.topic import BaseQuota, Topic, TopicStatus
 from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
     BadRequest,
@@ -26,6 +20,7 @@ from opentalos.model.identity import Grantee, Permission, Principal
 from opentalos.model.limits import TopicLimits
 from opentalos.model.message import Durability
 from opentalos.model.names import check_name
+from opentalos.model.settings.topic_attributes import DURABILITY_KEY, RETENTION_BYTES_KEY
 
 ORGANISATION_PREFIX, TEAM_PREFIX = "CL", "CI"
 TEXT_CHARS_MAX = 256  # of an owner's name and such

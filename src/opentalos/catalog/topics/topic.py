@@ -16,10 +16,9 @@ from opentalos.model.errors import CorruptLog, NewerFormat
 from opentalos.model.identity import Grantee, GrantType
 from opentalos.model.message import Durability
 from opentalos.model.names import ResourceName
+from opentalos.model.settings.topic_attributes import DURABILITY_KEY, RETENTION_BYTES_KEY
 
 FORMAT_VERSION = 1
-DURABILITY_KEY = "durability"  # attribute: synced or flushed
-RETENTION_BYTES_KEY = "retention.bytes"  # attribute: bytes kept per partition
 
 
 class TopicStatus(IntEnum):

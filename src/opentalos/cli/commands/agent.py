@@ -7,6 +7,7 @@ import click
 
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.input.durations import Duration
 from opentalos.cli.renamed import RenamedOption
 
 _STEP_S_MAX: Final = 3_600
@@ -40,13 +41,13 @@ _MIB: Final = 1 << 20
 @click.option(
     "--interval",
     "step_s",
-    metavar="SECONDS",
+    metavar="DURATION",
     cls=RenamedOption,
     former="--step",
-    type=click.IntRange(1, _STEP_S_MAX),
+    type=Duration(click.IntRange(1, _STEP_S_MAX)),
     default=10,
     show_default=True,
-    help="Seconds between two measurements.",
+    help="Time between two measurements.",
 )
 @click.option(
     "--machine",

@@ -61,7 +61,9 @@ def profile_names(
 def _get(ctx: click.Context, path: str) -> dict[str, Any]:
     """The server's reply; empty on any error, because completion cannot show one."""
 
-    given = {name: ctx.params.get(name) for name in ("url", "key", "profile", "ca")}
+    given = {
+        name: ctx.params.get(name) for name in ("url", "key", "profile", "ca", "cert", "cert_key")
+    }
     data, key_file = (
         Path(named) if (named := ctx.params.get(name)) else None for name in ("data", "key_file")
     )

@@ -7,6 +7,7 @@ from typing import Final
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.model import errors
 
+_TLS_SAID: Final = ("TLS", "certificate")
 _NAMES_MAX: Final = 3
 _SIMILARITY_MIN: Final = 0.5  # difflib: 0 is nothing in common, 1 is equal
 _LIST_TIMEOUT_S: Final = 2.0  # for listing similar names
@@ -34,6 +35,8 @@ def _hint(error: errors.TalosError, server: ServerOptions, arguments: Mapping[st
         return f"enable it with talos table enable {table}"
     if isinstance(error, errors.InvalidCredential):
         return f"check the key {server.config().key_id} (--as, --profile, TALOS_KEY)"
+    if isinstance(error, ConnectFailed) and any(said in str(error) for said in _TLS_SAID):
+        return ""  # the text has the remedy
     if isinstance(error, ConnectFailed):
         return "is the server running, and is the address right (--url, --profile, TALOS_URL)?"
     if isinstance(error, PositionExpired) and group is not None:

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 
@@ -12,6 +12,10 @@ from opentalos.cli.connection.hints import explain
 from opentalos.cli.connection.server_options import DATA_DEFAULT, ServerOptions
 from opentalos.model.errors import TalosError
 
+_NO_USE: Final = (
+    "talos: the address is http, so the connection has no TLS, and --ca and --cert have no effect; "
+    "use https:// if the server has TLS"
+)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -21,9 +25,11 @@ def with_server(command: Callable[_P, _T]) -> Callable[..., _T]:
 
     @functools.wraps(command)
     def run(*arguments: Any, **named: Any) -> _T:
-        fields = ("data", "url", "key", "key_file", "profile", "ca")
+        fields = ("data", "url", "key", "key_file", "profile", "ca", "cert", "cert_key")
         server = ServerOptions(**{name: named.pop(name) for name in fields})
         try:
+            if server.asks_for_tls and not server.config().secure:
+                click.echo(_NO_USE, err=True)
             return command(*arguments, server=server, **named)  # type: ignore[arg-type]
         except TalosError as error:
             explain(error, server, named)
@@ -31,7 +37,18 @@ def with_server(command: Callable[_P, _T]) -> Callable[..., _T]:
 
     for option in (
         click.option(
-            "--ca", metavar="FILE", help="Certificate authority (PEM) of an https server."
+            "--cert-key", metavar="FILE",
+            help="Private key (PEM) of --cert, if it is not in the same file.  "
+            "[env: TALOS_CERT_KEY]",
+        ),
+        click.option(
+            "--cert", metavar="FILE",
+            help="Certificate (PEM) of this client, for a server that wants one.  "
+            "[env: TALOS_CERT]",
+        ),
+        click.option(
+            "--ca", metavar="FILE",
+            help="Certificate authority (PEM) of an https server.  [env: TALOS_CA]",
         ),
         click.option(
             "--data", metavar="DIR", type=click.Path(path_type=Path),

@@ -29,6 +29,8 @@ class ServerOptions:
     key: str | None = None
     profile: str | None = None
     ca: str | None = None
+    cert: str | None = None  # of this client
+    cert_key: str | None = None  # None: the key is in ``cert``
     key_file: Path | None = None
 
     def config(self, **settings: Any) -> "ClientConfig":
@@ -36,7 +38,7 @@ class ServerOptions:
 
         Raises: ConfigError: a setting is missing or invalid.
         """
-        from opentalos.sdk.core.config import TlsSettings, split_urls
+        from opentalos.sdk.core.config import TLS_VARIABLES, TlsSettings, split_urls
 
         given: dict[str, Any] = dict(settings)
         if self.url is not None:
@@ -44,9 +46,23 @@ class ServerOptions:
         if (key := self._given_key()) is not None:
             given["key_id"], given["secret"] = key
         found = self._resolve(given)
-        if self.ca is None:
-            return found
-        return replace(found, tls=replace(found.tls or TlsSettings(), ca_file=self.ca))
+        known = found.tls or TlsSettings()
+        # A profile's own files count before the variables, options before both.
+        chosen: dict[str, Any] = {
+            field: option or getattr(known, field) or os.environ.get(TLS_VARIABLES[field]) or None
+            for field, option in self._tls_options().items()
+        }
+        if chosen["key_file"] and not chosen["cert_file"]:
+            raise ConfigError("--cert-key (TALOS_CERT_KEY) needs --cert (TALOS_CERT)")
+        return replace(found, tls=replace(known, **chosen)) if any(chosen.values()) else found
+
+    @property
+    def asks_for_tls(self) -> bool:
+        """Whether an option makes sense for https only."""
+        return any(self._tls_options().values())
+
+    def _tls_options(self) -> dict[str, str | None]:
+        return {"ca_file": self.ca, "cert_file": self.cert, "key_file": self.cert_key}
 
     def rest(self, timeout_s: float | None = None) -> "RestClient":
         """A client of the server's REST API."""

@@ -16,6 +16,8 @@ TIME_HELP: Final = (
     "Unix time, or an age: 90s, 10m, 2h, 7d."
 )
 Position = int | str | datetime  # an offset, "start", "end", or a time with a zone
+# As the SDK, the official clients and users of Kafka name the two ends.
+_ENDS: Final = {"start": "start", "earliest": "start", "end": "end", "latest": "end"}
 
 
 def as_time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime | None:
@@ -39,7 +41,7 @@ from_option = click.option(
     "start",
     metavar="start|end|TIME|OFFSET",
     callback=as_position,
-    help="Position of the first message.",
+    help="Position of the first message; earliest is start, latest is end.",
     show_default="end with --follow, else start",
 )
 partitions_option = click.option(
@@ -54,8 +56,8 @@ partitions_option = click.option(
 
 def parse_position(text: str, now: datetime) -> Position:
     """Parse a position in a partition. Raises: ValueError, with the valid forms."""
-    if text in ("start", "end"):
-        return text
+    if text in _ENDS:
+        return _ENDS[text]
     if _OFFSET.fullmatch(text):
         offset = int(text)
         if offset > _OFFSET_MAX:

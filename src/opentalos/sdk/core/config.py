@@ -13,6 +13,12 @@ from opentalos.model.errors import ConfigError
 
 URL_VARIABLE: Final = "TALOS_URL"  # one endpoint, or several separated by commas
 KEY_VARIABLE: Final = "TALOS_KEY"  # ID:SECRET
+# Files in PEM format for https endpoints, by field of TlsSettings.
+TLS_VARIABLES: Final = {
+    "ca_file": "TALOS_CA",
+    "cert_file": "TALOS_CERT",
+    "key_file": "TALOS_CERT_KEY",
+}
 PROFILES_FILE: Final = Path(".config") / "opentalos" / "profiles.toml"  # below the home folder
 ENDPOINTS_MAX: Final = 64
 
@@ -87,6 +93,8 @@ class ClientConfig:
     ) -> "ClientConfig":
         """From the variables TALOS_URL and TALOS_KEY; ``settings`` are further fields.
 
+        TALOS_CA, TALOS_CERT and TALOS_CERT_KEY name the files of ``TlsSettings``.
+
         Args:    environment: None: that of this process.
         Raises:  ConfigError: a variable is missing or invalid.
         """
@@ -98,6 +106,11 @@ class ClientConfig:
                 "(ID:SECRET)"
             )
         key_id, secret = split_key(key, KEY_VARIABLE)
+        files: dict[str, Any] = {
+            field: known[name] for field, name in TLS_VARIABLES.items() if known.get(name)
+        }
+        if files:
+            settings.setdefault("tls", TlsSettings(**files))
         return cls(endpoints=split_urls(urls), key_id=key_id, secret=secret, **settings)
 
     @classmethod

@@ -61,3 +61,11 @@ def test_milliseconds_are_unix_time_and_never_negative() -> None:
     assert unix_ms(NOW) == 1_772_366_400_000
     assert unix_ms(datetime(1960, 1, 1, tzinfo=UTC)) == 0
     assert time_text(1_772_366_400_000) == "2026-03-01T12:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("start", "start"), ("earliest", "start"), ("end", "end"), ("latest", "end"), ("5", 5)],
+)
+def test_the_ends_of_a_partition_have_two_names_each(text: str, meant: int | str) -> None:
+    assert parse_position(text, NOW) == meant

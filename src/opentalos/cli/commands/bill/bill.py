@@ -20,5 +20,5 @@ _COMMANDS = {
 def bill() -> None:
     """Show the results of the pipelines metering and billing: usage and invoices.
 
-    Needs pip install 'opentalos[spark]', but not Java.
+    Needs pip install 'opentalos[query]'; neither Spark nor Java.
     """

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import click
 
-from opentalos.cli.commands.bill.options import spark_extra, with_month
+from opentalos.cli.commands.bill.options import query_extra, with_month
 from opentalos.cli.input.pipelines_home import with_pipelines_home
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.model.errors import NotFound, TalosError
@@ -35,7 +35,7 @@ def invoice(
     """
     if tenant is None and (opens or only_path):
         raise click.UsageError("--open and --path require TENANT")
-    with spark_extra():
+    with query_extra():
         from opentalos.pipelines.billing.invoices.files import InvoiceFolder, page_name
         from opentalos.pipelines.billing.invoices.tables import LINES, TOTALS, read_rows
         from opentalos.pipelines.billing.invoices.totals import TOTALS_SCHEMA

@@ -30,11 +30,13 @@ def with_month(*, required: bool) -> Callable[[CommandT], CommandT]:
 
 
 @contextmanager
-def spark_extra() -> Iterator[None]:
+def query_extra() -> Iterator[None]:
     """Turn a missing package of the pipelines into an error that names the remedy."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.startswith("opentalos"):
             raise
-        raise ConfigError("talos bill needs pip install 'opentalos[spark]'") from error
+        raise ConfigError(
+            "talos bill needs DuckDB and pyarrow: pip install 'opentalos[query]'"
+        ) from error

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from opentalos.cli.commands.bill.options import spark_extra, with_month
+from opentalos.cli.commands.bill.options import query_extra, with_month
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
+from opentalos.cli.input.durations import Duration
 from opentalos.cli.input.pipelines_home import with_lake, with_pipelines_home
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.output.progress import Progress
@@ -35,7 +36,7 @@ _RESULT: Final = (
     "--topic", "topics", metavar="TOPIC", multiple=True, help="Check only this topic; repeatable."
 )
 @click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
+    "--wait", "wait_s", type=Duration(click.FloatRange(0)), default=0.0, metavar="DURATION",
     help="Maximum time to wait until the present contents of the logs are metered.",
 )  # fmt: skip
 @with_lake
@@ -57,7 +58,7 @@ def reconcile(
 
     Example: talos bill reconcile --wait 60
     """
-    with spark_extra(), Progress("partitions") as progress:
+    with query_extra(), Progress("partitions") as progress:
         from opentalos.pipelines.billing.reconcile import reconcile_with
 
         usage = _opened(home, lake)
@@ -125,7 +126,7 @@ def export(month: "Month | None", tenant: str | None, form: str, home: Path, lak
 
     Example: talos bill export --month 2026-03 --tenant CLshop > usage.csv
     """
-    with spark_extra():
+    with query_extra():
         from opentalos.pipelines.lake.layout import ALL, Span
         from opentalos.pipelines.metering.usage_lake import UsageLake
         from opentalos.pipelines.metering.usage_table import SCHEMA

@@ -10,7 +10,7 @@ import click
 
 from opentalos.cli.commands.group import undo_file
 from opentalos.cli.commands.group.undo_file import Checkpoints
-from opentalos.cli.connection.completion import groups, topic_argument
+from opentalos.cli.connection.completion import groups, topic_argument, topics
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.confirm import confirm, with_yes
@@ -18,7 +18,7 @@ from opentalos.cli.input.times import TIME_HELP, Position, as_position, unix_ms
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.renamed import add_former_name
 from opentalos.cli.rest_path import rest_path
-from opentalos.model.errors import BadRequest
+from opentalos.model.errors import BadRequest, PermissionDenied, TopicNotExist
 
 if TYPE_CHECKING:
     from opentalos.sdk.rest_client import RestClient
@@ -35,16 +35,34 @@ def group() -> None:
 
 
 @group.command("list")
-@topic_argument
+@click.argument("topic", required=False, shell_complete=topics)
 @with_format
 @with_server
-def list_groups(topic: str, output: Output, server: ServerOptions) -> None:
-    """List the consumer groups of TOPIC with their lag.
+def list_groups(topic: str | None, output: Output, server: ServerOptions) -> None:
+    """List the consumer groups of TOPIC with their lag; without TOPIC, of all topics.
 
+    \b
     Example: talos group list orders
+             talos group list --format json
     """
-    found = server.rest()("GET", rest_path("topics", topic, "groups"))["groups"]
-    output.table(("group", "lag"), found, empty="no groups")
+    call = server.rest()
+    if topic is not None:
+        found = call("GET", rest_path("topics", topic, "groups"))["groups"]
+        output.table(("group", "lag"), found, empty="no groups")
+    else:
+        output.table(("topic", "group", "lag"), _groups_of_all(call), empty="no groups")
+
+
+def _groups_of_all(call: "RestClient") -> list[dict[str, Any]]:
+    """The groups of every topic that the caller may see, by topic."""
+    rows = []
+    for topic in call("GET", "topics", query={"scope": "visible"})["topics"]:
+        try:
+            found = call("GET", rest_path("topics", topic["resource"], "groups"))["groups"]
+        except (TopicNotExist, PermissionDenied):
+            continue  # deleted meanwhile, or granted for puts alone
+        rows += [{"topic": topic["name"], **group} for group in found]
+    return rows
 
 
 @group.command()

@@ -8,6 +8,7 @@ import click
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
+from opentalos.cli.input.durations import Duration
 from opentalos.cli.input.interrupt import Interrupted, stopping
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.renamed import RenamedOption
@@ -30,8 +31,8 @@ _COLUMNS: Final = (
 @click.command()
 @click.option(
     "--seconds",
-    metavar="SECONDS",
-    type=click.FloatRange(0.1, _SECONDS_MAX),
+    metavar="DURATION",
+    type=Duration(click.FloatRange(0.1, _SECONDS_MAX)),
     default=5.0,
     show_default=True,
     help="Duration of the puts, and longest duration of the gets.",

@@ -8,6 +8,7 @@ import click
 from opentalos.cli.connection.completion import groups, topic_argument
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.input.durations import Duration
 from opentalos.cli.input.times import TIME_HELP, Position, from_option, partitions_option
 from opentalos.cli.output.message_copy import copy_messages
 from opentalos.cli.output.record_format import (
@@ -49,11 +50,11 @@ def _as_render(_ctx: click.Context, _param: click.Parameter, value: str | None) 
 @click.option(
     "--idle",
     "idle_s",
-    metavar="SECONDS",
-    type=click.FloatRange(0),
+    metavar="DURATION",
+    type=Duration(click.FloatRange(0)),
     default=10.0,
     show_default=True,
-    help="With --group and without --follow: stop after this many seconds without messages.",
+    help="With --group and without --follow: stop after this time without messages.",
 )
 @click.option(
     "--format",

@@ -11,6 +11,7 @@ import click
 from opentalos.cli.connection.completion import topic_argument
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.input.durations import Duration
 from opentalos.cli.input.interrupt import Interrupted, Stop, stopping
 from opentalos.cli.output.progress import Progress
 from opentalos.model.errors import BadRequest, TalosError
@@ -60,11 +61,11 @@ _IDEMPOTENT: Final[dict[str, Any]] = {"auto": "auto", "yes": True, "no": False}
 @click.option(
     "--timeout",
     "timeout_s",
-    metavar="SECONDS",
-    type=click.FloatRange(1),
+    metavar="DURATION",
+    type=Duration(click.FloatRange(1)),
     default=60.0,
     show_default=True,
-    help="Delivery timeout in seconds.",
+    help="Delivery timeout.",
 )
 @with_server
 def produce(

@@ -18,7 +18,7 @@ from opentalos.model.errors import ConfigError
 if TYPE_CHECKING:
     from opentalos.pipelines.olap.store import Filter, Measure, OlapStore, Query, Selection
 
-_MISSING: Final = "talos query needs DuckDB and pyarrow: pip install 'opentalos[spark]'"
+_MISSING: Final = "talos query needs DuckDB and pyarrow: pip install 'opentalos[query]'"
 _EXTRA: Final = ("duckdb", "pyarrow")
 _DIGITS: Final = 6  # decimal places in text output
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])

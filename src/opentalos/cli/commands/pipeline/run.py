@@ -10,6 +10,7 @@ import click
 
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.input.durations import Duration
 from opentalos.cli.input.pairs import pair_of
 from opentalos.cli.input.pipelines_home import with_lake, with_pipelines_home
 from opentalos.cli.output.formats import Output, with_format
@@ -81,21 +82,22 @@ def _run_options(command: CommandT) -> CommandT:
             help="Spark master URL.",
         ),
         click.option(
-            "--outage", "outage_s", metavar="SECONDS",
-            type=click.FloatRange(0), default=300.0, show_default=True,
-            help="Seconds a server may be unreachable before the run fails.",
+            "--outage", "outage_s", metavar="DURATION",
+            type=Duration(click.FloatRange(0)), default=300.0, show_default=True,
+            help="How long a server may be unreachable before the run fails.",
         ),
         click.option(
-            "--lease", "lease_s", metavar="SECONDS",
-            type=click.FloatRange(3, 3600), default=60.0, show_default=True,
-            help="Seconds after which another host takes over from a run that is out of reach.",
+            "--lease", "lease_s", metavar="DURATION",
+            type=Duration(click.FloatRange(3, 3600)), default=60.0, show_default=True,
+            help="Time after which another host takes over from a run that is out of reach.",
         ),
         click.option(
             "--available-now", is_flag=True, help="Process existing messages, then exit."
         ),
         click.option(
-            "--every", "every_s", metavar="SECONDS", type=click.FloatRange(0, min_open=True),
-            help="Seconds between two runs of a batch pipeline.", show_default="run once",
+            "--every", "every_s", metavar="DURATION",
+            type=Duration(click.FloatRange(0, min_open=True)),
+            help="Time between two runs of a batch pipeline.", show_default="run once",
         ),
         click.option(
             "--messages-per-trigger", metavar="N",
@@ -104,9 +106,9 @@ def _run_options(command: CommandT) -> CommandT:
             help="Maximum messages per batch of a stream pipeline.",
         ),
         click.option(
-            "--trigger", "trigger_s", metavar="SECONDS",
-            type=click.FloatRange(0), default=10.0, show_default=True,
-            help="Seconds between two batches of a stream pipeline.",
+            "--trigger", "trigger_s", metavar="DURATION",
+            type=Duration(click.FloatRange(0)), default=10.0, show_default=True,
+            help="Time between two batches of a stream pipeline.",
         ),
         click.option("--olap", default="", metavar="URL",
                      help="OLAP store: druid://HOST:PORT,HOST:PORT.",
@@ -162,9 +164,9 @@ def run(form: str, supervised: bool, **given: Any) -> None:
 @click.option(
     "--stall",
     "stall_s",
-    metavar="SECONDS",
-    type=click.FloatRange(0, min_open=True),
-    help="Seconds without progress after which a stream pipeline counts as hung.",
+    metavar="DURATION",
+    type=Duration(click.FloatRange(0, min_open=True)),
+    help="Time without progress after which a stream pipeline counts as hung.",
     show_default="30 triggers, at least 60",
 )
 @click.option(

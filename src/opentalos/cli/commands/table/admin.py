@@ -23,6 +23,7 @@ from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
 from opentalos.cli.input.confirm import confirm, with_yes
+from opentalos.cli.input.durations import Duration
 from opentalos.cli.input.times import time_text
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.rest_path import rest_path
@@ -161,8 +162,8 @@ def _streams(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 @click.option(
     "--ttl",
     "ttl_s",
-    type=click.IntRange(0),
-    metavar="SECONDS",
+    type=Duration(click.IntRange(0)),
+    metavar="DURATION",
     help="Delete rows this long after their last write; 0: never.",
 )
 @click.option(

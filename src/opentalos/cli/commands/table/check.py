@@ -8,6 +8,7 @@ from opentalos.cli.connection.completion import table_argument
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
+from opentalos.cli.input.durations import Duration
 from opentalos.cli.input.pipelines_home import with_pipelines_home
 from opentalos.cli.input.times import time_text
 from opentalos.cli.output.formats import Output, with_format
@@ -21,10 +22,10 @@ _COLUMNS = ("key", "problem", "state", "table")
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(0),
+    type=Duration(click.FloatRange(0)),
     default=60.0,
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="Maximum time to wait for the replay to catch up.",
 )
 @click.option(

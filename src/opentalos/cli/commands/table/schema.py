@@ -6,6 +6,7 @@ from typing import IO, Any, Final, TypeVar
 
 import click
 
+from opentalos.cli.input.durations import Duration
 from opentalos.cli.renamed import RenamedOption
 
 TYPES: Final = (
@@ -24,7 +25,7 @@ def with_schema_options(command: CommandT) -> CommandT:
     for option in (
         click.option("--schema", "file", type=click.File("r"), metavar="FILE",
                      help="Read the schema from a JSON file in the REST format."),
-        click.option("--ttl", "ttl_s", type=click.IntRange(1), metavar="SECONDS",
+        click.option("--ttl", "ttl_s", type=Duration(click.IntRange(1)), metavar="DURATION",
                      help="Delete rows this long after their last write."),
         click.option("--quota", "quota_bytes", type=click.IntRange(1), metavar="BYTES",
                      help="Storage limit of the rows."),

@@ -13,6 +13,8 @@ from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.rest_path import rest_path
 
 _GRANTABLE: Final = {"put": "PUT_MESSAGE", "get": "GET_MESSAGE", "describe": "DESCRIBE_TOPIC"}
+_NO_USERS: Final = ("CL", "CI")  # organisations and teams, which need no record
+_EVERYONE: Final = "guest"
 _SHORT_NAMES: Final = {name: short for short, name in _GRANTABLE.items()}
 
 
@@ -62,11 +64,25 @@ def grant(
     names = [_GRANTABLE[permission] for permission in dict.fromkeys(permissions)]
     path = rest_path("topics", topic, "permissions", grantee)
     server.rest()("PUT", path, {"permissions": names})
+    _warn_unless_known(server, grantee)
     granted = list(dict.fromkeys(permissions))
     output.done(
         f"granted {', '.join(granted)} on {topic} to {grantee}",
         topic=topic, grantee=grantee, permissions=granted,
     )  # fmt: skip
+
+
+def _warn_unless_known(server: ServerOptions, grantee: str) -> None:
+    """A grant may precede its user, so it is no error; only administrators see who exists."""
+    if grantee.startswith(_NO_USERS) or grantee.lower() == _EVERYONE:
+        return
+    seen = server.rest()("GET", "principals")["principals"]
+    if any(user["admin"] for user in seen) and grantee not in {user["id"] for user in seen}:
+        click.echo(
+            f"talos: there is no user {grantee} yet; the grant counts once there is one "
+            f"(talos user create {grantee}); talos user list shows those there are",
+            err=True,
+        )
 
 
 @acl.command()

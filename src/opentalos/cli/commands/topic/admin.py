@@ -11,14 +11,19 @@ from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
 from opentalos.cli.input.confirm import confirm, with_yes
+from opentalos.cli.input.durations import Duration
 from opentalos.cli.input.pairs import pair_of
 from opentalos.cli.input.times import TIME_HELP, as_time, time_text, unix_ms
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.renamed import add_former_name
 from opentalos.cli.rest_path import rest_path
-from opentalos.model.limits import PARTITIONS_MAX
+from opentalos.model.limits import PARTITIONS_MAX, TopicLimits
 
-_COUNT = click.IntRange(1, (1 << 31) - 1)
+_RETENTION = Duration(click.IntRange(1, (1 << 31) - 1))
+_RETENTION_HELP = (
+    f"How long messages are retained: {TopicLimits().retention_min_s // 3_600}h to "
+    f"{TopicLimits().retention_max_s // 86_400}d, unless [topic] of the server says otherwise."
+)
 _PARTITIONS = click.IntRange(1, PARTITIONS_MAX)
 _LIST_COLUMNS = ("name", "owner", "partitions", "retention_s", "created")
 _STATE_COLUMNS = ("partition", "start", "next", "messages", "bytes")
@@ -87,9 +92,9 @@ add_former_name(topic, "show", describe)
 @click.option(
     "--retention",
     "retention_s",
-    type=_COUNT,
-    metavar="SECONDS",
-    help="How long messages are retained.",
+    type=_RETENTION,
+    metavar="DURATION",
+    help=_RETENTION_HELP,
     show_default="set by the server",
 )
 @click.option(
@@ -97,7 +102,7 @@ add_former_name(topic, "show", describe)
     "attributes",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Free-form attribute; repeatable.",
+    help="Attribute: durability=flushed, retention.bytes=N, or a note of yours; repeatable.",
 )
 @click.option("--owner-name", default="", help="Person or team responsible; free text.")
 @with_format
@@ -115,7 +120,7 @@ def create(
 
     NAME may be ORGANISATION/NAME.
 
-    Example: talos topic create orders --partitions 8 --retention 604800
+    Example: talos topic create orders --partitions 8 --retention 7d
     """
     wanted: dict[str, Any] = {"name": name, "partitions": partitions, "owner_name": owner_name}
     wanted["attributes"] = dict(map(_attribute, attributes))
@@ -130,9 +135,9 @@ def create(
 @click.option(
     "--retention",
     "retention_s",
-    type=_COUNT,
-    metavar="SECONDS",
-    help="How long messages are retained.",
+    type=_RETENTION,
+    metavar="DURATION",
+    help=_RETENTION_HELP,
 )
 @click.option(
     "--attribute",
@@ -160,7 +165,7 @@ def alter(
 ) -> None:
     """Change the retention or attributes of TOPIC.
 
-    Example: talos topic alter orders --retention 86400 --attribute team=payments
+    Example: talos topic alter orders --retention 1d --attribute team=payments
     """
     wanted: dict[str, Any] = {}
     if attributes or removed:

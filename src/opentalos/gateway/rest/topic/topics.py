@@ -20,6 +20,7 @@ from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Permission
 from opentalos.model.limits import PARTITIONS_MAX
+from opentalos.model.settings.topic_attributes import check_settings
 
 I32_MAX = (1 << 31) - 1
 ATTRIBUTES_MAX = 256
@@ -77,6 +78,7 @@ async def list_topics(call: Call) -> Answer:
 async def create_topic(call: Call) -> Answer:
     """A new topic."""
     sent: dict[str, Any] = call.document
+    check_settings(sent.get("attributes", {}))
     new = NewTopic(
         name=sent["name"],
         partitions=sent["partitions"],
@@ -111,6 +113,7 @@ async def change_topic(call: Call) -> Answer:
     topic = topic_of(call, Permission.CHANGE_TOPIC)
     sent: dict[str, Any] = call.document
     attributes: Mapping[str, str | None] = sent.get("attributes", {})
+    check_settings(name for name, value in attributes.items() if value is not None)
     change = AttributeChange(
         partitions=sent.get("partitions"),
         retention_s=sent.get("retention_s"),

@@ -16,6 +16,7 @@ from opentalos.model.errors import ConfigError
 from opentalos.sdk.core.config import ClientConfig, TlsSettings
 from opentalos.sdk.core.operation import Reply
 from opentalos.sdk.errors import ConnectFailed, NoReply
+from opentalos.sdk.tls_reason import tls_reason
 
 if TYPE_CHECKING:
     import aiohttp
@@ -237,7 +238,7 @@ def _reason(error: BaseException) -> str:
     """The reason in the words of the operating system, not of the libraries in between."""
     cause = getattr(error, "os_error", error)
     if isinstance(cause, ssl.SSLError):
-        return getattr(cause, "verify_message", "") or cause.reason or str(cause)
+        return tls_reason(cause)
     number = getattr(cause, "errno", None)
     if isinstance(number, int) and number > 0:
         return os.strerror(number)

@@ -177,7 +177,7 @@ def test_without_the_extra_there_is_one_line(home: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(builtins, "__import__", without)
     found = run(home, "tables")
     assert isinstance(found.exception, ConfigError)
-    assert "pip install 'opentalos[spark]'" in str(found.exception)
+    assert "pip install 'opentalos[query]'" in str(found.exception)
 
 
 def test_an_answer_is_drawn_beside_its_rows(home: Path, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""``talos doctor``: what is wrong with a machine for a server, and what to do."""
