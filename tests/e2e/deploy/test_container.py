@@ -1,6 +1,6 @@
 """The Dockerfile: its linter, what it copies, and its command and health check as processes here.
 
-No image is built: that needs a registry or root. ``scripts/check_container.py`` builds one.
+No image is built: that needs a registry of images, or root.
 """
 
 import json
