@@ -24,6 +24,8 @@ NEEDED = (
     "opentalos/sdk/__init__.py",
     "opentalos/testing/pytest_plugin.py",
     "opentalos/backends/poms/hdfs.xml",
+    "opentalos/gateway/api_page/swagger-ui-bundle.js.gz",
+    "opentalos/gateway/api_page/start.js",
     "opentalos/pipelines/log4j2.properties",
 )
 ANYWHERE = "-py3-none-any.whl"

@@ -9,6 +9,7 @@ from opentalos.adapters.thread_start import thread_start_failures
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.admin.token_principals import TokenPrincipals
 from opentalos.broker.broker import Broker
+from opentalos.gateway.api_page import page as api_page
 from opentalos.gateway.callers import ClaimedCallers
 from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.exchange import Handler
@@ -123,6 +124,7 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
         **port.readiness.routes(),
         b"/metrics": metrics.serve,
         b"/": StatusPage(broker, callers).serve,
+        **api_page.routes(),
     }
     return Gateways(thrift, rest, sds, exact, prefixes)
 
