@@ -8,13 +8,16 @@ from typing import Any, Final
 
 from scripts.dashboards.billing import BILLING
 from scripts.dashboards.cluster import CLUSTER
+from scripts.dashboards.groups import GROUPS
 from scripts.dashboards.panel import FULL, Dashboard, Panel
+from scripts.dashboards.server import SERVER
 from scripts.dashboards.service import SERVICE
+from scripts.dashboards.tables import TABLES
 from scripts.dashboards.tenants import TENANTS
 from scripts.dashboards.topics import TOPICS
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "deploy" / "grafana" / "dashboards"
-DASHBOARDS: Final = (SERVICE, TENANTS, TOPICS, BILLING, CLUSTER)
+DASHBOARDS: Final = (SERVICE, SERVER, CLUSTER, TENANTS, TOPICS, GROUPS, TABLES, BILLING)
 SCHEMA_VERSION: Final = 39  # of Grafana 10.4 and 11; newer ones read it
 HEIGHTS: Final = {"row": 1, "stat": 4, "text": 3, "timeseries": 8}
 SELECTED: Final = 'job=~"$job",instance=~"$instance"'

@@ -25,6 +25,7 @@ from opentalos.broker.cluster.records import SERVERS
 from opentalos.broker.cluster.service import ClusterService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
 from opentalos.broker.groups.consumers import ConsumerService
+from opentalos.broker.groups.lags import GroupLags
 from opentalos.broker.groups.leases import LeaseService
 from opentalos.broker.groups.metrics import MetricService
 from opentalos.broker.groups.resets import GroupResetService
@@ -153,6 +154,7 @@ class Broker:
         self.consumers = ConsumerService(context, groups)
         self.topic_consumers = TopicsConsumerService(self.consumers)
         self.metrics = MetricService(context, groups, reader)
+        self.group_lags = GroupLags(context, groups.directory)
         self.group_resets = GroupResetService(self.messages, self.consumers, self.metrics)
         self.group_members = GroupMemberService(
             context, self.consumers, self.plain_messages, groups
