@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 
+from opentalos.pipelines.olap.store import TableInfo
 from opentalos.pipelines.olap.table_set import TABLE_NAME, TableSet, by_datasource
 
 TIMES = ("time", pa.timestamp("ms", tz="UTC"))
@@ -45,5 +46,5 @@ def test_some_tables_of_a_set_are_an_error() -> None:
 
 def test_queries_are_told_the_columns_of_each_table() -> None:
     sums, counts = SET.infos()
-    assert (sums.name, sums.columns, sums.numbers) == ("sums", ("topic", "total"), {"total"})
-    assert (counts.columns, counts.numbers) == (("topic", "count"), {"count"})
+    assert sums == TableInfo("sums", ("topic", "total"), frozenset({"total"}))
+    assert counts == TableInfo("counts", ("topic", "count"), frozenset({"count"}))
