@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 from opentalos.gateway.metrics import families
 from opentalos.gateway.metrics.families import ServerCollector
 from opentalos.gateway.metrics.sources import Sources
+from opentalos.group.directory import GroupOnTopic
 from opentalos.model.histogram import Histogram
 
 BOUNDS = (0.001, 1.0)
@@ -48,6 +49,7 @@ def _families() -> Iterator[Metric]:
     figures.log.group_blocks = figures.log.commit_s = histogram
     figures.log.journal.frame_groups = figures.log.journal.commit_s = histogram
     figures.topic_names = {"u1": "owner/topic"}
+    figures.group_lags = {GroupOnTopic("u1", "owner/group"): 1}
     figures.log_now.traffic_by_topic.return_value = {"u1": _Traffic}
     sources = MagicMock(spec_set=[*Sources.__dataclass_fields__])
     for calls in (sources.thrift, sources.sds):
@@ -59,7 +61,7 @@ def _families() -> Iterator[Metric]:
         **dict.fromkeys(families.QUOTA_ERRORS, 1),
     }
     with patch.object(families, "figures_of", return_value=figures):
-        yield from ServerCollector(sources, topics_max=1).collect()
+        yield from ServerCollector(sources, topics_max=1, groups_max=1).collect()
 
 
 class _Traffic:

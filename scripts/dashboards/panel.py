@@ -10,11 +10,13 @@ FULL: Final = 24  # columns of a dashboard
 HALF: Final = 12
 STAT: Final = 4
 RATE: Final = "[$__rate_interval]"
+PROMETHEUS: Final = "prometheus"  # types of data sources
+DRUID: Final = "grafadruid-druid-datasource"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A PromQL expression and the name of its series."""
+    """A PromQL expression or SQL, and the name of its series."""
 
     expr: str
     legend: str = "{{instance}}"
@@ -42,12 +44,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """A page; ``name`` is its file and, with a prefix, its uid."""
+    """A page; ``name`` is its file and, with a prefix, its uid. ``source`` is a plugin's id."""
 
     name: str
     title: str
     about: str
     rows: tuple[Row, ...]
+    source: str = PROMETHEUS
+
+    @property
+    def uid(self) -> str:
+        """Of the page within Grafana."""
+        return f"opentalos-{'' if self.source == PROMETHEUS else 'druid-'}{self.name}"
 
 
 def rate(metric: str, *by: str, more: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Traffic by topic, consumer groups and streams of tables."""
+"""Traffic by topic, and how much of it is read."""
 
 from typing import Final
 
@@ -9,18 +9,16 @@ from scripts.dashboards.panel import (
     Query,
     Row,
     by_topic,
-    gauge,
     rate,
     text,
 )
 
-EVENTS: Final = "sum by (event) (increase(opentalos_group_position_events_total{$S}[1h]))"
 STORED: Final = rate("topic_messages_total", "topic", more=',direction="in"')
 READ: Final = rate("topic_messages_total", "topic", more=',direction="out"')
 TOPICS: Final = Dashboard(
     "topics",
-    "OpenTalos: topics and consumers",
-    "Traffic by topic, consumer groups, streams.",
+    "OpenTalos: topics",
+    "Traffic by topic, and how much of it is read.",
     (
         Row(
             "Topics",
@@ -50,75 +48,18 @@ TOPICS: Final = Dashboard(
                     (Query(f"{READ} / {STORED}", "{{topic}}"),),
                     "About 1 with one consumer group; while it is less, the group falls behind.",
                 ),
-            ),
-        ),
-        Row(
-            "Consumer groups",
-            (
-                text(
-                    "Lag",
-                    "Lag has topic and group as labels, so it is not in `/metrics`. It is in the "
-                    "measurements: `talos query series metrics_1m --measure consumer_lag_max "
-                    "--by topic --value max:high`, with "
-                    "`--plot lag.svg` as a chart; on the status page; and in `talos group`.",
-                ),
                 Panel(
-                    "Groups and workers",
+                    "Partitions",
                     "short",
                     (
-                        Query("sum(opentalos_groups{$S})", "groups"),
-                        Query("sum(opentalos_group_workers{$S})", "workers"),
-                        Query("sum(opentalos_group_leases{$S})", "leased partitions"),
+                        Query("max(opentalos_topic_partitions{$S})", "of tenants"),
+                        Query("sum(opentalos_log_open_partitions{$S})", "open"),
                     ),
                 ),
                 Panel(
-                    "Gets that wait",
+                    "Topics",
                     "short",
-                    (Query(gauge("gets_waiting")),),
-                    "Consumers at the end of their partitions: they are not behind.",
-                ),
-                Panel(
-                    "Commits and rebalances",
-                    "ops",
-                    (
-                        Query(rate("group_commits_total"), "commits"),
-                        Query(rate("group_rebalances_total"), "rebalances"),
-                    ),
-                ),
-                Panel(
-                    "Positions outside the log",
-                    "short",
-                    (
-                        Query(
-                            EVENTS,
-                            "{{event}}",
-                        ),
-                    ),
-                    "Of an hour. Expired: retention was faster than a group.",
-                ),
-            ),
-        ),
-        Row(
-            "Streams of tables",
-            (
-                Panel(
-                    "Oldest unpublished change",
-                    "s",
-                    (Query(gauge("stream_pending_oldest_seconds")),),
-                ),
-                Panel("Unpublished changes", "short", (Query(gauge("stream_pending_entries")),)),
-                Panel(
-                    "Published",
-                    "ops",
-                    (
-                        Query(rate("stream_published_total"), "published"),
-                        Query(rate("stream_resent_total"), "resent"),
-                    ),
-                ),
-                Panel(
-                    "Stopped streams",
-                    "short",
-                    (Query("max(opentalos_streams_stopped{$S})", "stopped"),),
+                    (Query("max(opentalos_topics{$S})", "of tenants"),),
                 ),
             ),
         ),

@@ -121,10 +121,10 @@ class DruidBackend(Backend):
                 "druid.coordinator.asOverlord.enabled": True,
                 "druid.coordinator.asOverlord.overlordService": "druid/coordinator",
                 "druid.coordinator.startDelay": "PT2S",
-                "druid.coordinator.period": "PT5S",
+                "druid.coordinator.period": "PT2S",
                 "druid.indexer.queue.startDelay": "PT1S",
                 "druid.indexer.storage.type": "metadata",
-                "druid.manager.segments.pollDuration": "PT2S",
+                "druid.manager.segments.pollDuration": "PT1S",
                 "druid.coordinator.kill.supervisor.on": False,
             }
         if name == "historical":

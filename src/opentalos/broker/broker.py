@@ -25,6 +25,7 @@ from opentalos.broker.cluster.records import SERVERS
 from opentalos.broker.cluster.service import ClusterService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
 from opentalos.broker.groups.consumers import ConsumerService
+from opentalos.broker.groups.lags import GroupLags
 from opentalos.broker.groups.leases import LeaseService
 from opentalos.broker.groups.membership import MembershipService
 from opentalos.broker.groups.metrics import MetricService
@@ -155,6 +156,7 @@ class Broker:
         self.topic_consumers = TopicsConsumerService(self.consumers)
         self.group_membership = MembershipService(context, self.consumers, groups)
         self.metrics = MetricService(context, groups, reader)
+        self.group_lags = GroupLags(context, groups.directory)
         self.group_resets = GroupResetService(self.messages, self.consumers, self.metrics)
         self.group_members = GroupMemberService(
             context, self.consumers, self.plain_messages, self.group_membership

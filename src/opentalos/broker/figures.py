@@ -14,7 +14,7 @@ from opentalos.catalog.tables.rates import TableRateCounters
 from opentalos.catalog.tables.space import SpaceFigures
 from opentalos.catalog.topics.topics import of_tenants, topic_by_uuid
 from opentalos.group.coordinator import GroupCounters
-from opentalos.group.directory import GroupFigures
+from opentalos.group.directory import GroupFigures, GroupOnTopic
 from opentalos.log.counters import LogCounters, LogFigures
 
 __all__ = ["ClusterFigures", "Figures", "LogFigures", "figures_of", "topic_by_uuid"]
@@ -53,6 +53,7 @@ class Figures:
     metering: MeteringFigures
     groups: GroupCounters
     groups_now: GroupFigures
+    group_lags: Mapping[GroupOnTopic, int]  # messages
     positions: PositionCounters
     topics: int  # of tenants
     partitions: int  # of theirs
@@ -85,6 +86,7 @@ def figures_of(broker: "Broker") -> Figures:
         metering=broker.metering.figures if broker.metering is not None else MeteringFigures(),
         groups=broker.groups.counters,
         groups_now=broker.groups.directory.figures,
+        group_lags=broker.group_lags.by_group,
         positions=broker.consumers.positions.counters,
         topics=len(tenants),
         partitions=sum(topic.consumer_partitions for topic in tenants),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from opentalos.group.group_rows import GroupRows
 from opentalos.group.row_format import (
+    SEPARATOR,
     GroupKey,
     GroupRow,
     PartitionRow,
@@ -394,12 +395,23 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def checkpoints_of(directory: GroupDirectory) -> Mapping[str, Mapping[int, list[int]]]:
-    """The checkpoints of all groups in memory, by topic uuid and partition."""
-    found: dict[str, dict[int, list[int]]] = {}
+class GroupOnTopic(NamedTuple):
+    """A group by the names that people use; a recreated topic has another uuid."""
+
+    topic_uuid: str
+    group: str  # TENANT/NAME
+
+
+def checkpoints_of(
+    directory: GroupDirectory,
+) -> Mapping[str, Mapping[int, Mapping[GroupOnTopic, int]]]:
+    """The checkpoints of all groups in memory, by topic uuid, partition and group."""
+    found: dict[str, dict[int, dict[GroupOnTopic, int]]] = {}
     for topic_uuid, groups in directory._topics.items():
         partitions = found[topic_uuid] = {}
         for group in groups.values():
+            tenant = group.row.value.tenant if group.row.value else ""
+            named = GroupOnTopic(topic_uuid, tenant + SEPARATOR + group.key.name)
             for number, partition in group.partitions.items():
-                partitions.setdefault(number, []).append(partition.value.checkpoint)
+                partitions.setdefault(number, {})[named] = partition.value.checkpoint
     return found

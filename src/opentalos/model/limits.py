@@ -133,9 +133,11 @@ class MetricsSettings:
 
     access: str = "admin"  # admin: an administrator's key is required; open: no key
     topics_max: int = 0  # the busiest topics get their own series; the rest is "other"
+    groups_max: int = 50  # the groups with most lag get their own series; the rest is "other"
 
     def __post_init__(self) -> None:
         need(self.access in ("admin", "open"), 'access must be "admin" or "open"')
+        need(0 <= self.groups_max <= 10_000, "need 0 <= groups_max <= 10000")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,8 @@ from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.monitoring.pipeline import MONITORING, MonitoringWriter
-from opentalos.pipelines.monitoring.rollups import LAYOUT, LEVELS
+from opentalos.pipelines.monitoring.rollup_tables import LEVELS, METRICS, sketch_table
+from opentalos.pipelines.monitoring.rollups import LAYOUT
 from opentalos.pipelines.olap import opening
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 from opentalos.pipelines.olap.store import Group, Measure, Percentile, Selection, Series
@@ -177,6 +178,16 @@ def test_order_and_batches_do_not_matter(spark: SparkSession, kind: str, tmp_pat
     query = Group(rows=chosen, by=("kind",), measures=TOTALS[:1])
     answer = ParquetStore(tmp_path / "many").query(query).to_pylist()
     assert {item["kind"]: item["total"] for item in answer}["sum"] == total
+
+
+def test_rows_have_the_columns_that_queries_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    writer(tmp_path)(messages(spark, [encode_measurement(row(0))]), 0)
+    told = {
+        name: [column for column in columns.names if column != "time"]
+        for name, columns in METRICS.tables.items()
+    }
+    assert told == {info.name: list(info.columns) for info in ParquetStore(tmp_path).tables()}
+    assert set(told) == {*LEVELS, *map(sketch_table, LEVELS)}
 
 
 def test_what_cannot_be_used_is_put_aside_with_its_reason(

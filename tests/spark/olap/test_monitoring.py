@@ -15,7 +15,8 @@ from opentalos.model.errors import TalosError
 from opentalos.model.names import METRICS_TOPIC
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.monitoring.pipeline import MONITORING
-from opentalos.pipelines.monitoring.rollups import LEVEL_0, LEVELS
+from opentalos.pipelines.monitoring.rollup_tables import LEVELS
+from opentalos.pipelines.monitoring.rollups import LEVEL_0
 from opentalos.pipelines.olap.opening import open_olap
 from opentalos.pipelines.olap.store import Filter, Measure, Percentile, Selection, Series
 from opentalos.pipelines.pipeline import PipelineSettings

@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 
 from opentalos import __version__
 from opentalos.broker.figures import ClusterFigures, Figures, figures_of
+from opentalos.gateway.metrics.lag_series import GroupOfTopic, LagSeries
 from opentalos.gateway.metrics.sources import ProcessFigures, Sources
 from opentalos.gateway.metrics.topic_series import TopicSeries
 from opentalos.model.histogram import Histogram
@@ -24,9 +25,10 @@ QUOTA_ERRORS = ("ThrottleRejected", "QuotaExceeded")
 class ServerCollector:
     """Reads the server's counters at each scrape."""
 
-    def __init__(self, sources: Sources, topics_max: int) -> None:
+    def __init__(self, sources: Sources, topics_max: int, groups_max: int) -> None:
         self._sources = sources
         self._topics = TopicSeries(topics_max) if topics_max else None
+        self._lags = LagSeries(groups_max)
 
     def collect(self) -> Iterator[Metric]:
         """Every family once."""
@@ -41,6 +43,7 @@ class ServerCollector:
         yield from _journal(figures)
         yield from _metering(figures)
         yield from _groups(figures)
+        yield from _lags(self._lags, figures)
         yield from _tables(figures)
         yield from _cluster(figures)
         yield from _process(sources.process())
@@ -314,6 +317,22 @@ def _groups(figures: Figures) -> Iterator[Metric]:
     events = {"expired": positions.positions_expired, "truncated": positions.logs_truncated}
     text = "Checkpoints outside the log because of retention or truncation."
     yield _labelled("group_position_events", text, "event", events)
+
+
+def _lags(series: LagSeries, figures: Figures) -> Iterator[Metric]:
+    names = figures.topic_names
+    lags = {
+        GroupOfTopic(names[place.topic_uuid], place.group): lag
+        for place, lag in figures.group_lags.items()
+        if place.topic_uuid in names
+    }
+    text = "Messages behind of the worst consumer group on a topic that this server coordinates."
+    yield _gauge("group_lag_max_messages", text, max(lags.values(), default=0))
+    text = "Messages behind by topic and consumer group; groups beyond groups_max are together."
+    family = GaugeMetricFamily(f"{PREFIX}group_lag_messages", text, labels=["topic", "group"])
+    for place, lag in series.rows(lags):
+        family.add_metric(place, lag)
+    yield family
 
 
 def _tables(figures: Figures) -> Iterator[Metric]:

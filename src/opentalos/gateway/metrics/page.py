@@ -32,7 +32,8 @@ class MetricsPage:
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
-        self._registry.register(ServerCollector(sources, settings.topics_max))
+        collector = ServerCollector(sources, settings.topics_max, settings.groups_max)
+        self._registry.register(collector)
         self._made_s = float("-inf")
         self._page = b""
 

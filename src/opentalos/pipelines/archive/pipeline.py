@@ -22,6 +22,7 @@ from opentalos.pipelines.archive.batch_check import BatchCheck
 from opentalos.pipelines.archive.batch_rows import WrittenRows
 from opentalos.pipelines.archive.delta_archive import DeltaArchive
 from opentalos.pipelines.archive.hadoop_files import HadoopFiles
+from opentalos.pipelines.batch_description import described
 from opentalos.pipelines.datasource.connection import whole_number
 from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS
 from opentalos.pipelines.lake.layout import Batch
@@ -79,12 +80,13 @@ class Archive:
             given.get(_ON_EXPIRED) == "skip" or given.get(_ON_DELETED) == "drop",
         )
         path = given.get("path") or on_this_machine(settings.home / "archive")
+        writer = _writer(spark, path, codec, check)
         stream = (
             spark.readStream.format("talos")
             .options(**_source(settings, spark.sparkContext.defaultParallelism))
             .load()
             .writeStream.queryName(self.name)
-            .foreachBatch(_writer(spark, path, codec, check))
+            .foreachBatch(described(spark, self.name, checkpoint, writer))
             .option("checkpointLocation", checkpoint)
         )
         if settings.available_now:

@@ -13,16 +13,15 @@ from opentalos.model.errors import ConfigError
 from opentalos.pipelines.lake.hours import Hours
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.sink import batch_of, run_table
+from opentalos.pipelines.monitoring.rollup_tables import LEVELS, METRICS, sketch_table
 from opentalos.pipelines.monitoring.rollups import (
     EVENT,
     LAYOUT,
-    LEVELS,
     event_rules,
     hour_column,
     level_0,
     measures_by_level,
     merge_level_0,
-    sketch_table,
     sketches_by_level,
 )
 from opentalos.pipelines.olap.opening import open_olap, when_up
@@ -68,7 +67,7 @@ class Monitoring:
         writer = MonitoringWriter(
             settings,
             run_table(spark, settings, LAYOUT),
-            open_olap(settings.home, settings.olap),
+            open_olap(settings.home, settings.olap, (METRICS,)),
             late_hours=late_hours,
         )
         return _SOURCE.start(spark, settings, writer)

@@ -22,18 +22,15 @@ from pyspark.sql.types import (
 
 from opentalos.pipelines.lake.layout import TIME_TYPE, Layout
 from opentalos.pipelines.lake.tables import HOUR_MS
-from opentalos.pipelines.olap.store import BUCKET, COUNT, SKETCHES, TIME
+from opentalos.pipelines.monitoring.rollup_tables import DIMENSIONS, KIND, LEVELS, MEASURE
+from opentalos.pipelines.olap.store import BUCKET, COUNT, TIME
 from opentalos.pipelines.service_events.json_events import TIME_MS_MAX, not_ahead, number
 from opentalos.wire.metrics.measurement import EVENT_BYTES_MAX
 from opentalos.wire.metrics.sketch import BUCKET_MAX, BUCKET_MIN
 
-DIMENSIONS: Final = ("service", "cluster", "machine", "tenant", "topic", "partition")
 KEY: Final = (*DIMENSIONS, "at_ms")
-LEVELS: Final = {"metrics_10s": 10_000, "metrics_1m": 60_000, "metrics_1h": HOUR_MS}
 COUNT_MAX: Final = 1 << 40  # of one bucket in one interval; 2 ** 23 of them can be added up
 
-_MEASURE: Final = "measure"
-_KIND: Final = "kind"  # of a measure: sum or gauge
 _AMOUNTS: Final = MapType(StringType(), DoubleType())
 _COUNTS: Final = MapType(StringType(), MapType(StringType(), LongType()))
 
@@ -135,11 +132,11 @@ def measures_by_level(rows: DataFrame) -> DataFrame:
     amounts = F.map_from_arrays(
         F.array(F.lit("sum"), F.lit("gauge")), F.array(F.col("sums"), F.col("gauges"))
     )
-    by_kind = rows.select(*KEY, "step_ms", F.explode(amounts).alias(_KIND, "amounts"))
-    flat = by_kind.select(*KEY, "step_ms", _KIND, F.explode("amounts").alias(_MEASURE, "value"))
+    by_kind = rows.select(*KEY, "step_ms", F.explode(amounts).alias(KIND, "amounts"))
+    flat = by_kind.select(*KEY, "step_ms", KIND, F.explode("amounts").alias(MEASURE, "value"))
     return (
-        _at_levels(flat, "at_ms", _MEASURE, _KIND, "value")
-        .groupBy("level", TIME, *DIMENSIONS, _MEASURE, _KIND)
+        _at_levels(flat, "at_ms", MEASURE, KIND, "value")
+        .groupBy("level", TIME, *DIMENSIONS, MEASURE, KIND)
         .agg(
             F.sum("value").alias("total"),
             F.count("*").alias("samples"),
@@ -155,19 +152,14 @@ def sketches_by_level(rows: DataFrame) -> DataFrame:
 
     Columns: level, time, the dimensions, measure, bucket, count.
     """
-    by_measure = rows.select(*KEY, "step_ms", F.explode("sketches").alias(_MEASURE, "counts"))
-    flat = by_measure.select(*KEY, "step_ms", _MEASURE, F.explode("counts").alias("_key", COUNT))
+    by_measure = rows.select(*KEY, "step_ms", F.explode("sketches").alias(MEASURE, "counts"))
+    flat = by_measure.select(*KEY, "step_ms", MEASURE, F.explode("counts").alias("_key", COUNT))
     bucket = F.col("_key").cast("int").alias(BUCKET)
     return (
-        _at_levels(flat.select("*", bucket), _MEASURE, BUCKET, COUNT)
-        .groupBy("level", TIME, *DIMENSIONS, _MEASURE, BUCKET)
+        _at_levels(flat.select("*", bucket), MEASURE, BUCKET, COUNT)
+        .groupBy("level", TIME, *DIMENSIONS, MEASURE, BUCKET)
         .agg(F.sum(COUNT).alias(COUNT))
     )
-
-
-def sketch_table(level: str) -> str:
-    """The table of sketches of a level."""
-    return level + SKETCHES
 
 
 def _began() -> Column:

@@ -1,7 +1,8 @@
 """OLAP tables in Apache Druid, over HTTP."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -14,7 +15,8 @@ from opentalos.pipelines.olap.answers import answer
 from opentalos.pipelines.olap.druid_http import DruidHttp, part
 from opentalos.pipelines.olap.rows import json_pieces, need_hour
 from opentalos.pipelines.olap.sql import Dialect, quoted, statement
-from opentalos.pipelines.olap.store import TIME, Query, TableInfo
+from opentalos.pipelines.olap.store import TIME, Filter, Query, TableInfo
+from opentalos.pipelines.olap.table_set import TABLE_NAME, TableSet, by_datasource
 
 PIECE_BYTES_MAX: Final = 8 << 20  # of rows within one task
 TASK_TIMEOUT_S: Final = 600.0
@@ -32,24 +34,34 @@ _COLUMNS: Final = (
     "WHERE TABLE_SCHEMA = 'druid' ORDER BY 1, ORDINAL_POSITION"
 )
 _SQL_TYPES: Final = {"VARCHAR": pa.string(), "DOUBLE": pa.float64(), "FLOAT": pa.float64()}
+_Kinds = Mapping[str, Mapping[str, str]]  # SQL types by datasource and column
 _PARAMETERS: Final = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE"}
 
 
 class DruidStore:
     """A table is a datasource with one segment per hour, or a few if it is large.
 
+    The tables of a set share a datasource, in which ``TABLE_NAME`` tells them apart: a task costs
+    seconds however few its rows are, so an hour of the set needs one task instead of one per table.
     A new version of an hour replaces the old one atomically; ``replace`` returns when the broker
     serves it.
     """
 
-    def __init__(self, url: str, *, piece_bytes_max: int = PIECE_BYTES_MAX) -> None:
+    def __init__(
+        self, url: str, sets: Sequence[TableSet] = (), *, piece_bytes_max: int = PIECE_BYTES_MAX
+    ) -> None:
         self._http = DruidHttp(url)
+        self._sets = tuple(sets)
         self._piece_bytes_max = piece_bytes_max
 
     def replace(self, hour_ms: int, tables: Mapping[str, pa.Table]) -> None:
-        """See OlapStore; the tables' tasks run concurrently."""
+        """See OlapStore; the tasks of several datasources run concurrently.
+
+        Raises: ValueError: only some tables of a set are given.
+        """
         for rows in tables.values():
             need_hour(rows, hour_ms)
+        tables = by_datasource(tables, self._sets)
         interval = f"{_iso(hour_ms)}/{_iso(hour_ms + HOUR_MS)}"
         before = {table: self._versions(table, interval) for table in tables}
         tasks = [self._begin(table, interval, rows) for table, rows in tables.items()]
@@ -61,11 +73,16 @@ class DruidStore:
 
     def query(self, query: Query) -> pa.Table:
         """See OlapStore."""
-        name = query.rows.table
-        info = next((table for table in self.tables() if table.name == name), None)
+        name, kinds = query.rows.table, self._kinds()
+        info = next((table for table in self._tables(kinds) if table.name == name), None)
         if info is None:
             raise NotFound(f"no table {name!r} in Druid")
-        found = statement(query, info, quoted(name), _DIALECT)
+        datasource = self._set_of(name, kinds)
+        if datasource:
+            ours = Filter(TABLE_NAME, (name,))
+            query = replace(query, rows=replace(query.rows, filters=(*query.rows.filters, ours)))
+            info = replace(info, columns=(*info.columns, TABLE_NAME))
+        found = statement(query, info, quoted(datasource or name), _DIALECT)
         parameters = [
             {"type": _PARAMETERS[type(value)], "value": value} for value in found.parameters
         ]
@@ -73,15 +90,32 @@ class DruidStore:
 
     def tables(self) -> list[TableInfo]:
         """See OlapStore."""
+        return self._tables(self._kinds())
+
+    def _tables(self, kinds: _Kinds) -> list[TableInfo]:
+        sets = [each for each in self._sets if each.name in kinds]
+        shared = [info for each in sets for info in each.infos()]
+        # Earlier releases stored each table of a set by itself.
+        hidden = {each.name for each in sets} | {info.name for info in shared}
+        own = [
+            TableInfo(name, tuple(found), frozenset(found) - _texts(found))
+            for name, found in kinds.items()
+            if name not in hidden and not name.endswith(_PIECES)
+        ]
+        return sorted([*shared, *own], key=lambda info: info.name)
+
+    def _set_of(self, table: str, kinds: _Kinds) -> str:
+        """The datasource of a table that shares one; empty for others."""
+        found = (each.name for each in self._sets if table in each.tables and each.name in kinds)
+        return next(found, "")
+
+    def _kinds(self) -> _Kinds:
         found: dict[str, dict[str, str]] = {}
         for row in self._sql(_COLUMNS, []).to_pylist():
-            table, column, kind = row.values()
-            if column != _TIME and not table.endswith(_PIECES):
-                found.setdefault(table, {})[column] = kind
-        return [
-            TableInfo(table, tuple(kinds), frozenset(kinds) - _texts(kinds))
-            for table, kinds in found.items()
-        ]
+            datasource, column, kind = row.values()
+            if column != _TIME:
+                found.setdefault(datasource, {})[column] = kind
+        return found
 
     def close(self) -> None:
         """No connection is kept open."""
@@ -145,7 +179,7 @@ class DruidStore:
             return not now
         if not now or now & before:
             return False
-        known = next((info.columns for info in self.tables() if info.name == table), ())
+        known = self._kinds().get(table, ())
         return set(rows.schema.names) <= {*known, TIME}
 
     def _await(

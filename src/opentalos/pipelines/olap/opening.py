@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -10,6 +10,7 @@ from opentalos.model.errors import Unavailable
 from opentalos.pipelines.olap.druid_store import DruidStore
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 from opentalos.pipelines.olap.store import OlapStore
+from opentalos.pipelines.olap.table_set import TableSet
 
 DOWN_S_MAX: Final = 3600.0  # then the job fails, and its supervisor restarts it
 BACKOFF_S_MIN: Final = 1.0
@@ -19,9 +20,12 @@ _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-def open_olap(home: Path, url: str = "") -> OlapStore:
-    """Druid at ``druid://...``, otherwise Parquet below ``home``. Raises: ConfigError."""
-    return DruidStore(url) if url else ParquetStore(home)
+def open_olap(home: Path, url: str = "", sets: Sequence[TableSet] = ()) -> OlapStore:
+    """Druid at ``druid://...``, otherwise Parquet below ``home``. Raises: ConfigError.
+
+    Args: sets: tables that are always replaced together; readers give the same as writers.
+    """
+    return DruidStore(url, sets) if url else ParquetStore(home)
 
 
 def when_up(

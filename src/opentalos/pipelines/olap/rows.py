@@ -27,7 +27,7 @@ def times_ms(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def json_pieces(rows: pa.Table, bytes_max: int) -> Iterator[str]:
-    """JSON lines, one per row, with the time as ``__time`` in ms.
+    """JSON lines, one per row, with the time as ``__time`` in ms and without nulls.
 
     A piece has at most ``bytes_max`` bytes, but at least one row. Without rows there is no piece.
     """
@@ -36,7 +36,8 @@ def json_pieces(rows: pa.Table, bytes_max: int) -> Iterator[str]:
     size = 0
     for batch in named.to_batches(_ROWS_AT_ONCE):
         for row in batch.to_pylist():
-            line = json.dumps(row)  # ASCII: a character is a byte
+            known = {name: value for name, value in row.items() if value is not None}
+            line = json.dumps(known, separators=(",", ":"))  # ASCII: a character is a byte
             if lines and size + len(line) > bytes_max:
                 yield "\n".join(lines)
                 lines, size = [], 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame
 
 from opentalos.model.errors import ConfigError
+from opentalos.pipelines.batch_description import described
 from opentalos.pipelines.pipeline import PipelineSettings
 
 if TYPE_CHECKING:
@@ -52,11 +53,12 @@ class ServiceTopic:
             .option("maxMessagesPerTrigger", settings.max_messages_per_trigger)
             .load()
         )
+        checkpoint = settings.checkpoint_url(self.pipeline)
         stream = (
             messages.writeStream.queryName(self.pipeline)
             .outputMode("update")
-            .foreachBatch(writer)
-            .option("checkpointLocation", settings.checkpoint_url(self.pipeline))
+            .foreachBatch(described(spark, self.pipeline, checkpoint, writer))
+            .option("checkpointLocation", checkpoint)
         )
         if settings.available_now:
             return stream.trigger(availableNow=True).start()

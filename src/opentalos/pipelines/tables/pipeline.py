@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.table import TableSchema
+from opentalos.pipelines.batch_description import described
 from opentalos.pipelines.lake.written_rows import check_shared
 from opentalos.pipelines.pipeline import PipelineSettings, on_this_machine
 from opentalos.pipelines.tables.replay_start import ReplayStart, store, stored
@@ -90,10 +91,11 @@ class SdsReplay:
             .option("maxMessagesPerTrigger", settings.max_messages_per_trigger)
             .load()
         )
+        place = on_this_machine(checkpoint(settings, table))
         stream = (
             messages.writeStream.queryName(self.name)
-            .foreachBatch(writer)
-            .option("checkpointLocation", on_this_machine(checkpoint(settings, table)))
+            .foreachBatch(described(spark, self.name, place, writer))
+            .option("checkpointLocation", place)
         )
         if settings.available_now:
             return stream.trigger(availableNow=True).start()

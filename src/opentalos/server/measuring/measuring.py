@@ -19,7 +19,6 @@ from opentalos.adapters.machine import DiskSpace, ProcessMeter, ProcessUse, spac
 from opentalos.adapters.spool import Outbox, Spool, read_last_step, write_last_step
 from opentalos.broker.broker import Broker
 from opentalos.broker.figures import LogFigures, topic_by_uuid
-from opentalos.broker.groups.lags import group_lags
 from opentalos.gateway.http.server import HttpServer
 from opentalos.gateway.metrics.families import QUOTA_ERRORS
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
@@ -130,7 +129,7 @@ class Measuring:
         """The events of an interval."""
         await self._read_system()
         broker = self._measured.broker
-        lags = await group_lags(broker.context, broker.groups.directory)
+        lags = await broker.group_lags.read()
         context, thrift = broker.context, self._measured.thrift
         log = context.log.figures
         snapshot = Snapshot(

@@ -8,8 +8,9 @@ from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE
 
 from opentalos.broker.groups import lags as group_lags_module
-from opentalos.broker.groups.lags import Lag, group_lags
+from opentalos.broker.groups.lags import Lag
 from opentalos.broker.values import Commit, ConsumeUnit, Topic
+from opentalos.group.directory import GroupOnTopic
 
 
 async def join(made: World, topic: Topic, group: str, partitions: tuple[int, ...]) -> None:
@@ -32,20 +33,24 @@ async def test_lags_of_all_groups_are_added_and_the_worst_is_reported() -> None:
         await commit(made, topic, "g", 0, 6)  # three behind
         await commit(made, topic, "h", 0, 9)  # at the end
         broker = made.broker
-        found = await group_lags(broker.context, broker.groups.directory)
+        found = await broker.group_lags.read()
         assert found == {(topic.uuid, 0): Lag(3, 3), (topic.uuid, 1): Lag(4, 4)}
         await made.put(ALICE, topic, 0, 5)
-        found = await group_lags(broker.context, broker.groups.directory)
+        found = await broker.group_lags.read()
         assert found[topic.uuid, 0] == Lag(3 + 5 + 5, 8)
         units = await broker.metrics.consume_units(ALICE, topic.resource)
         assert found[topic.uuid, 0].total == sum(units[group][0].lag for group in units)
+        assert broker.group_lags.by_group == {
+            GroupOnTopic(topic.uuid, "alice/g"): 8 + 4,
+            GroupOnTopic(topic.uuid, "alice/h"): 5,
+        }
 
 
 async def test_there_is_no_lag_without_groups() -> None:
     async with world() as made:
         topic = await made.topic(ALICE)
         await made.put(ALICE, topic, 0, 3)
-        assert await group_lags(made.broker.context, made.broker.groups.directory) == {}
+        assert await made.broker.group_lags.read() == {}
 
 
 async def test_a_deleted_topic_has_no_lag() -> None:
@@ -53,7 +58,7 @@ async def test_a_deleted_topic_has_no_lag() -> None:
         topic = await made.topic(ALICE)
         await join(made, topic, "g", (0,))
         await made.broker.topics.delete_topic(ALICE, topic.resource)
-        assert await group_lags(made.broker.context, made.broker.groups.directory) == {}
+        assert await made.broker.group_lags.read() == {}
 
 
 async def test_partitions_of_another_server_are_asked_for() -> None:
@@ -63,8 +68,7 @@ async def test_partitions_of_another_server_are_asked_for() -> None:
         await servers["b"].put(ALICE, topic, 0, 6)
         await join(servers["a"], topic, "g", (0,))
         await commit(servers["a"], topic, "g", 0, 1)
-        context, directory = servers["a"].broker.context, servers["a"].broker.groups.directory
-        assert await group_lags(context, directory) == {(topic.uuid, 0): Lag(4, 4)}
+        assert await servers["a"].broker.group_lags.read() == {(topic.uuid, 0): Lag(4, 4)}
 
 
 async def test_a_server_that_hangs_costs_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +78,5 @@ async def test_a_server_that_hangs_costs_a_bounded_time(monkeypatch: pytest.Monk
         topic = await servers.show(await servers["a"].topic(ALICE))
         await join(servers["a"], topic, "g", (0,))
         servers.peers.hang = True
-        context, directory = servers["a"].broker.context, servers["a"].broker.groups.directory
         async with asyncio.timeout(10):
-            assert await group_lags(context, directory) == {}
+            assert await servers["a"].broker.group_lags.read() == {}

@@ -204,12 +204,13 @@ def percentile(
 
 def _open(home: Path, olap: str) -> "OlapStore":
     try:
+        from opentalos.pipelines.monitoring.rollup_tables import METRICS
         from opentalos.pipelines.olap.opening import open_olap
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise
         raise ConfigError(_MISSING) from error
-    return open_olap(home, olap)
+    return open_olap(home, olap, (METRICS,))
 
 
 def _show(

@@ -1,0 +1,1 @@
+"""Dashboards over the datasource ``metrics`` of Druid."""
