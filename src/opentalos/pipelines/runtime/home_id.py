@@ -49,6 +49,11 @@ def home_id(home: Path) -> str:
     return found
 
 
+def lease_name(pipeline: str, home: Path) -> str:
+    """The lease of a pipeline that runs on a home. Raises: as ``home_id``."""
+    return f"{pipeline}-{home_id(home)}"
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseNote:
     """The last lease of a pipeline that a run had."""
