@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from opentalos.model.errors import ConfigError
+from opentalos.pipelines.driver_place import check_rollups
 from opentalos.pipelines.lake.hours import Hours
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.sink import batch_of, run_table
@@ -27,7 +28,7 @@ from opentalos.pipelines.monitoring.rollups import (
 )
 from opentalos.pipelines.olap.opening import open_olap, when_up
 from opentalos.pipelines.olap.store import TIME, OlapStore, Writer
-from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.pipeline import CHECKPOINT, CHECKPOINT_AT, PipelineSettings
 from opentalos.pipelines.runtime.lease_check import confirm_lease
 from opentalos.pipelines.service_events.json_events import split_events
 from opentalos.pipelines.service_events.service_topic import ON_EXPIRED, ServiceTopic
@@ -60,12 +61,15 @@ class Monitoring:
         {
             _LATE: f"older measurements go to the side output; default: {LATE_HOURS}",
             ON_EXPIRED: f"fail (default) or skip: messages that expired in {TOPIC} before a read",
+            CHECKPOINT: CHECKPOINT_AT,
         }
     )
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
-        """Start the stream. Raises: ConfigError: an option is invalid, or as ``run_table``."""
+        """Start the stream. Raises: ConfigError: an option is invalid, or as ``run_table`` and
+        ``check_rollups``."""
         late_hours = _late_hours(settings.options)
+        check_rollups(spark, settings)
         writer = MonitoringWriter(
             settings,
             run_table(spark, settings, LAYOUT),

@@ -29,13 +29,14 @@ _SETTINGS: Final[dict[str, str | int | float | list[str]]] = {
 
 
 class ParquetStore:
-    """A folder per table below HOME/olap (``HourTable``); one writer at a time, any readers.
+    """A folder per table (``HourTable``) below HOME/olap, or ``folder``; one writer at a time, any
+    readers.
 
     Every call reads the current files; nothing is kept open.
     """
 
-    def __init__(self, home: Path) -> None:
-        self._folder = home / "olap"
+    def __init__(self, home: Path, folder: Path | None = None) -> None:
+        self._folder = folder or home / "olap"
         self._known: dict[str, HourTable] = {}  # kept: a table cleans up every so many replacements
 
     def replace(

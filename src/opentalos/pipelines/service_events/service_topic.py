@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame
 
 from opentalos.model.errors import ConfigError
+from opentalos.pipelines.driver_place import checkpoint_of
 from opentalos.pipelines.pipeline import PipelineSettings
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class ServiceTopic:
     ) -> "StreamingQuery":
         """Pass every batch of messages to ``writer``; a failed batch is repeated.
 
-        Raises: ConfigError: the option ``on-expired`` is invalid.
+        Raises: ConfigError: the option ``on-expired`` is invalid, or as ``checkpoint_of``.
         """
         expired = settings.options.get(ON_EXPIRED, _EXPIRED[0])
         if expired not in _EXPIRED:
@@ -56,7 +57,7 @@ class ServiceTopic:
             messages.writeStream.queryName(self.pipeline)
             .outputMode("update")
             .foreachBatch(writer)
-            .option("checkpointLocation", settings.checkpoint_url(self.pipeline))
+            .option("checkpointLocation", checkpoint_of(spark, settings, self.pipeline))
         )
         if settings.available_now:
             return stream.trigger(availableNow=True).start()

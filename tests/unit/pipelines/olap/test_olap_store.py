@@ -298,3 +298,13 @@ def test_druid_is_not_asked_to_change_an_hour_for_a_late_run() -> None:
         server.shutdown()
         server.server_close()
     assert asked == []
+
+
+def test_a_store_may_be_in_a_folder_beside_the_home(tmp_path: Path) -> None:
+    folder = tmp_path / "two words"
+    open_olap(tmp_path / "home", folder.as_uri()).replace(HOUR, {"t": hour_rows(HOUR)})
+    assert list((folder / "t").glob("*.parquet"))
+    assert [table.name for table in open_olap(tmp_path, folder.as_uri()).tables()] == ["t"]
+    for url in ("file://host/path", "file:///", "file://"):
+        with pytest.raises(ConfigError, match="write file:///PATH"):
+            open_olap(tmp_path, url)
