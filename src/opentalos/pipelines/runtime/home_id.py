@@ -88,7 +88,10 @@ class LeaseNote:
         if self.host != socket.gethostname():
             return False
         try:
-            return psutil.Process(self.pid).create_time() != self.began
+            process = psutil.Process(self.pid)
+            # A killed process whose parent has not asked for its status runs no more, either.
+            ended = process.status() == psutil.STATUS_ZOMBIE
+            return ended or process.create_time() != self.began
         except psutil.NoSuchProcess:
             return True
 
