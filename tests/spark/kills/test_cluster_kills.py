@@ -14,7 +14,7 @@ from tests.server_process import ServerProcess
 from tests.spark.conftest import TalosServer
 from tests.spark.kills.cluster_kills import METERED, ClusterKills
 from tests.spark.pipeline_process import WAIT_S
-from tests.spark.standalone.standalone_cluster import StandaloneCluster
+from tests.spark.standalone.standalone_cluster import StandaloneCluster, running_cluster
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "1"))
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(900 + 2 * WAIT_S * KILLS)]
@@ -32,14 +32,8 @@ def metered(tmp_path: Path) -> Iterator[TalosServer]:
 
 @pytest.fixture
 def spark_cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
-    folder = tmp_path / "spark"
-    folder.mkdir()
-    started = StandaloneCluster(folder)
-    try:
-        started.start()
+    with running_cluster(tmp_path / "spark") as started:
         yield started
-    finally:
-        started.stop()
 
 
 def test_copy_archive_and_bill_have_each_message_once_after_kills_of_drivers_and_executors(

@@ -197,6 +197,18 @@ class StandaloneCluster:
         return daemon
 
 
+@contextmanager
+def running_cluster(folder: Path) -> Iterator[StandaloneCluster]:
+    """A cluster in a new folder until the end of the block."""
+    folder.mkdir()
+    started = StandaloneCluster(folder)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
+
+
 def killed(process: psutil.Process) -> None:
     """SIGKILL, and wait for its end."""
     process.kill()
