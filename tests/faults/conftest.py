@@ -10,6 +10,8 @@ from tests.cluster_processes import ClusterProcesses
 from tests.conftest import RunningBackends
 
 FULL = os.environ.get("OPENTALOS_FAULTS") == "full"
+# Sessions of Spark beside three servers and all backends: minutes for one round.
+collect_ignore = [] if FULL else ["test_bill.py"]
 
 
 @pytest.fixture(scope="session")

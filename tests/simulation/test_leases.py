@@ -15,7 +15,11 @@ from opentalos.catalog.leases.lease import (
     released,
     taken,
 )
+from opentalos.model.errors import LeaseNotHeld
+from opentalos.pipelines.lease import check_epoch
 from opentalos.testing.simulation.clients import lease_clients
+from opentalos.testing.simulation.clients.lease_clients import FencedTable
+from opentalos.testing.simulation.history import Operation
 from opentalos.testing.simulation.seed_run import run_lease_seed
 from opentalos.testing.simulation.stores.faults import MetaFaults, WorldFaults
 from opentalos.testing.simulation.world.world import WorldConfig
@@ -52,6 +56,32 @@ def a_late_write_is_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lease_clients, "check_epoch", lambda *_: None)
 
 
+def a_write_does_not_note_its_epoch(patch: pytest.MonkeyPatch) -> None:
+    def write(self: FencedTable, epoch: int) -> None:
+        check_epoch("the table", epoch, self.newest)
+
+    patch.setattr(FencedTable, "write", write)
+
+
+def the_epoch_is_compared_before_a_pause_and_not_at_the_write(patch: pytest.MonkeyPatch) -> None:
+    """As if the fence were asked, and the write made some time after the answer."""
+    invoke = lease_clients.Holder._invoke
+
+    def asked_first(self: lease_clients.Holder, action: str, **args: Any) -> Operation:
+        operation = invoke(self, action, **args)
+        if action == "lease-write":
+            self._table.checked = self._table.newest <= args["epoch"]  # type: ignore[attr-defined]
+        return operation
+
+    def write(self: FencedTable, epoch: int) -> None:
+        if not self.checked:  # type: ignore[attr-defined]
+            raise LeaseNotHeld("a run with a higher epoch has written")
+        self.newest = max(self.newest, epoch)
+
+    patch.setattr(lease_clients.Holder, "_invoke", asked_first)
+    patch.setattr(FencedTable, "write", write)
+
+
 def a_renewal_is_accepted_after_another_holder_took_the_lease(patch: pytest.MonkeyPatch) -> None:
     def renewed(stored: TenantLeases, request: LeaseRequest, epoch: int) -> TenantLeases:
         now = stored.leases.get(request.name)
@@ -83,6 +113,16 @@ MUTANTS = (
         a_release_forgets_the_epoch,
     ),
     Mutant("a late write is accepted", _names("stale-lease-write"), a_late_write_is_accepted),
+    Mutant(
+        "a write does not note its epoch",
+        _names("stale-lease-write"),
+        a_write_does_not_note_its_epoch,
+    ),
+    Mutant(
+        "the epoch is compared before a pause and not at the write",
+        _names("stale-lease-write"),
+        the_epoch_is_compared_before_a_pause_and_not_at_the_write,
+    ),
     Mutant(
         "a renewal is accepted after another holder took the lease",
         _names("stale-lease-renewal", "two-lease-holders"),

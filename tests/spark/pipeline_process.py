@@ -99,9 +99,11 @@ class PipelineProcess(SaidProcess):
         return line
 
 
-def until(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+def until(
+    condition: Callable[[], bool], otherwise: Callable[[], str], wait_s: float = WAIT_S
+) -> None:
     """Wait until it holds; ``otherwise`` says what is there instead."""
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + wait_s
     while not condition():
         assert time.monotonic() < deadline, otherwise()
         time.sleep(_POLL_S)

@@ -13,6 +13,7 @@ TRIGGER_S = 10.0
 MESSAGES_PER_TRIGGER_MAX = 500_000
 MESSAGES_PER_TASK_MAX = 250_000
 CHECKPOINT = "checkpoint"  # an option of pipelines that may keep it elsewhere
+CHECKPOINT_AT = "folder or hdfs://HOST:PORT/PATH; default: below --home, on this machine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class PipelineSettings:
     key: str  # KEYID:SECRET of an administrator, who may read the system topics
     home: Path
     lake: str = ""  # "": Parquet below home; delta+hdfs://HOST:PORT/PATH, delta+s3://BUCKET/PATH
-    olap: str = ""  # "": Parquet below home/olap; druid://COORDINATOR_HOST:PORT,BROKER_HOST:PORT
+    olap: str = ""  # "": Parquet below home/olap; or a URL of ``open_olap``
     trigger_s: float = TRIGGER_S
     available_now: bool = False  # stop after the messages that exist at the start
     max_messages_per_trigger: int = MESSAGES_PER_TRIGGER_MAX

@@ -20,7 +20,15 @@ from opentalos.pipelines.monitoring.rollup_tables import LEVELS, METRICS, sketch
 from opentalos.pipelines.monitoring.rollups import LAYOUT
 from opentalos.pipelines.olap import opening
 from opentalos.pipelines.olap.parquet_store import ParquetStore
-from opentalos.pipelines.olap.store import Group, Measure, Percentile, Selection, Series
+from opentalos.pipelines.olap.store import (
+    NO_LEASE,
+    Group,
+    Measure,
+    Percentile,
+    Selection,
+    Series,
+    Writer,
+)
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.service_events.side_output import side_folder
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement
@@ -218,11 +226,11 @@ def test_a_store_that_is_down_is_waited_for_and_nothing_is_lost(
     store, calls = ParquetStore(tmp_path), list[int]()
 
     class Flaky(ParquetStore):
-        def replace(self, hour_ms: int, tables: Any) -> None:
+        def replace(self, hour_ms: int, tables: Any, writer: Writer = NO_LEASE) -> None:
             calls.append(hour_ms)
             if len(calls) < 3:
                 raise StoreUnavailable("down")
-            store.replace(hour_ms, tables)
+            store.replace(hour_ms, tables, writer)
 
     monkeypatch.setattr(opening, "BACKOFF_S_MIN", 0.0)
     taken = writer(tmp_path, store=Flaky(tmp_path))

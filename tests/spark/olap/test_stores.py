@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from opentalos.model.errors import BadRequest, NotFound
+from opentalos.model.errors import BadRequest, LeaseNotHeld, NotFound
 from opentalos.pipelines.lake.tables import HOUR_MS
 from opentalos.pipelines.olap.store import (
     Filter,
@@ -19,6 +19,7 @@ from opentalos.pipelines.olap.store import (
     Selection,
     Series,
     Top,
+    Writer,
 )
 from opentalos.wire.metrics.sketch import RELATIVE_ERROR, bucket_of
 
@@ -219,3 +220,17 @@ def test_percentiles_of_merged_sketches(store: OlapStore, run: str) -> None:
         (HOUR, "a", 300), (HOUR, "b", 299), (HOUR + 600, "a", 200), (HOUR + 600, "b", 201),
     ]  # fmt: skip
     assert found[-1][3] == pytest.approx(1000, rel=RELATIVE_ERROR)
+
+
+def test_a_late_run_replaces_nothing(store: OlapStore, run: str) -> None:
+    name = f"late_{run}"
+    totals = Group(rows=selection(name), by=("topic",), measures=(TOTAL,))
+
+    def refuse() -> None:
+        raise LeaseNotHeld("another run has taken over")
+
+    store.replace(HOUR, {name: table([(HOUR, "a", 0, 1.0, 1)])}, Writer(f"query-{run}", 2))
+    for late in ([(HOUR, "a", 0, 4.0, 1)], []):
+        with pytest.raises(LeaseNotHeld):
+            store.replace(HOUR, {name: table(late)}, Writer(f"query-{run}", 1, refuse))
+    assert answered(store, totals) == [("a", 1.0)]

@@ -45,6 +45,26 @@ def clean_environment() -> dict[str, str]:
     }
 
 
+def small_driver(folder: Path) -> dict[str, str]:
+    """Settings of a driver on the master's host with small executors."""
+    return {
+        "spark.driver.host": MASTER_HOST,
+        "spark.driver.bindAddress": MASTER_HOST,
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": QUICK,
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.port": "0",
+        **quick_java(),
+    }
+
+
+def conf_options(settings: Mapping[str, str]) -> list[str]:
+    """Settings of Spark on a command line."""
+    return [part for name, text in settings.items() for part in ("--conf", f"{name}={text}")]
+
+
 def make_environment(folder: Path) -> Path:
     """An environment as ``python -m venv`` makes it, with the package; and its archive."""
     made = folder / "environment"
@@ -154,22 +174,13 @@ class StandaloneCluster:
 
     def _settings(self, folder: Path) -> list[str]:
         (folder / "events").mkdir()
-        settings: Mapping[str, str] = {
+        settings = {
             "spark.archives": f"{self.archive}#environment",
-            "spark.driver.host": MASTER_HOST,
-            "spark.driver.bindAddress": MASTER_HOST,
-            "spark.driver.memory": "512m",
-            "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": QUICK,
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": f"file://{folder}/events",
-            "spark.local.dir": str(folder / "local"),
-            "spark.sql.shuffle.partitions": "2",
-            "spark.ui.port": "0",
-            **quick_java(),
         }
-        return [part for name, text in settings.items() for part in ("--conf", f"{name}={text}")]
+        return conf_options({**settings, **small_driver(folder)})
 
     def _worker(self, host: str) -> list[str]:
         work = self.folder / host / "work"
@@ -184,6 +195,18 @@ class StandaloneCluster:
         daemon = Family(folder, [*command, "--webui-port", "0", *argv], environment, folder)
         self._daemons.append(daemon)
         return daemon
+
+
+@contextmanager
+def running_cluster(folder: Path) -> Iterator[StandaloneCluster]:
+    """A cluster in a new folder until the end of the block."""
+    folder.mkdir()
+    started = StandaloneCluster(folder)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
 
 
 def killed(process: psutil.Process) -> None:

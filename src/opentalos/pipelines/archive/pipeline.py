@@ -25,10 +25,16 @@ from opentalos.pipelines.archive.hadoop_files import HadoopFiles
 from opentalos.pipelines.batch_description import described
 from opentalos.pipelines.datasource.connection import whole_number
 from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS
+from opentalos.pipelines.driver_place import checkpoint_of
 from opentalos.pipelines.lake.layout import Batch
 from opentalos.pipelines.lake.sink import stream_of
 from opentalos.pipelines.lake.written_rows import check_shared
-from opentalos.pipelines.pipeline import CHECKPOINT, PipelineSettings, on_this_machine
+from opentalos.pipelines.pipeline import (
+    CHECKPOINT,
+    CHECKPOINT_AT,
+    PipelineSettings,
+    on_this_machine,
+)
 from opentalos.pipelines.session import epoch_of
 
 if TYPE_CHECKING:
@@ -61,7 +67,7 @@ class Archive:
             "starting-position": 'earliest (default), latest, or as format("talos") has it',
             "group": "consumer group that shows the progress; default: pipeline-archive",
             "tasks": "input partitions of a batch; default: Spark's default parallelism",
-            CHECKPOINT: "folder or hdfs://HOST:PORT/PATH; default: below --home, on this machine",
+            CHECKPOINT: CHECKPOINT_AT,
             _ON_EXPIRED: "fail (default) or skip: messages that expired before they were read",
             _ON_DELETED: "fail (default) or drop: a topic of the pattern that was deleted",
         }
@@ -74,7 +80,7 @@ class Archive:
         if codec not in _CODECS:
             known = ", ".join(_CODECS)
             raise ConfigError(f"archive.compression is {codec!r}: choose one of {known}")
-        checkpoint = settings.checkpoint_url(self.name)
+        checkpoint = checkpoint_of(spark, settings, self.name)
         check = BatchCheck(
             checkpoint,
             given.get(_ON_EXPIRED) == "skip" or given.get(_ON_DELETED) == "drop",

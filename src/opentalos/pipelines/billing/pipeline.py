@@ -54,6 +54,7 @@ from opentalos.pipelines.lake.month import Month
 from opentalos.pipelines.metering.usage_frame import usage_frame
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.runtime.connection import client_config
+from opentalos.pipelines.session import epoch_of
 from opentalos.sdk.rest_client import TIMEOUT_S, RestClient
 
 if TYPE_CHECKING:
@@ -148,9 +149,10 @@ class Billing:
             raise ConfigError(f"{options.month} cannot be closed: {_shown(bill.problems)}")
         if options.close:
             _check_carried(settings.home, bill)
-        version = folder.publish(partial(invoice_files, bill), reopen=options.reopen)
+        epoch, files_of = epoch_of(spark), partial(invoice_files, bill)
+        version = folder.publish(files_of, reopen=options.reopen, epoch=epoch)
         if options.close:
-            folder.close()
+            folder.close(epoch=epoch)
         _LOG.info("billed: month=%s folder=%s", options.month, version)
         if bill.problems:
             _report_problems(bill, fails=options.fails)

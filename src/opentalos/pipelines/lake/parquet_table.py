@@ -6,11 +6,9 @@ when it is repeated after a crash, hours that have it are skipped. Writers take 
 The epochs of leases are in a file of the table, which is compared while the lock is held.
 """
 
-import fcntl
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -24,11 +22,10 @@ from opentalos.model.errors import (
     BadRequest,
     ConfigError,
     NotFound,
-    OutcomeUnknown,
     StoreUnavailable,
 )
-from opentalos.pipelines.lake.durable_files import write_json
 from opentalos.pipelines.lake.file_writer import FileWriter, LocalFileWriter, dataset_of
+from opentalos.pipelines.lake.folder_writers import QUERIES_MAX, fence, writing
 from opentalos.pipelines.lake.lake_table import UNUSED_HOURS
 from opentalos.pipelines.lake.layout import (
     ALL,
@@ -46,10 +43,7 @@ from opentalos.pipelines.lake.layout import (
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable, hour_of
 
 HOUR_S: Final = 3600
-QUERIES_MAX: Final = 64  # whose last batch a file names; a table usually has one
 _STAGED: Final = ".staged"
-_LOCK: Final = ".lock"
-_EPOCHS: Final = ".epochs.json"  # the highest of each query, by which a late run is refused
 _MARK: Final = "opentalos.batch."  # prefix of a query's id in a file's metadata
 _US_PER_MS: Final = 1000
 
@@ -186,27 +180,9 @@ class ParquetTable:
                 yield statistics.max_raw
 
     def _fence(self, batch: Batch) -> None:
-        """Refuse the batch of a run that another one replaced, and note its epoch if it is newer.
-
-        The writers' lock is held. Raises: LeaseNotHeld; ConfigError: the note cannot be read.
-        """
-        if not batch.epoch:
-            return
-        path = self._folder / _EPOCHS
-        try:
-            seen = {str(query): int(epoch) for query, epoch in json.loads(path.read_text()).items()}
-        except FileNotFoundError:
-            seen = {}
-        except (AttributeError, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"could not read the epochs of table {self._layout.name}: {error}; delete {path} "
-                "once no other run writes the table"
-            ) from error
-        newest = seen.pop(batch.query, 0)
-        batch.check_epoch(self._layout.name, newest)
-        if newest < batch.epoch:
-            others = dict(list(seen.items())[1 - QUERIES_MAX :])
-            write_json(path, {**others, batch.query: batch.epoch})
+        """The writers' lock is held. Raises: LeaseNotHeld; ConfigError: see ``fence``."""
+        what = f"batch {batch.number} to table {self._layout.name}"
+        fence(self._folder, what, batch.query, batch.epoch)
 
     def _store(
         self, batch: Batch, rows: pa.Table, combined: Callable[[int, pa.Table], pa.Table]
@@ -253,33 +229,9 @@ class ParquetTable:
             if any(first <= hour < end_ms for first, end_ms in bounds)
         )
 
-    @contextmanager
-    def _writing(self) -> Iterator[int]:
-        """The lock of writers; its descriptor.
-
-        Raises: StoreUnavailable: another writer has it, or could not open; OutcomeUnknown.
-        """
-        name = self._layout.name
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreUnavailable(f"could not write table {name}: {error}") from error
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise StoreUnavailable(
-                    f"could not write table {name}: another process is writing it; repeat the batch"
-                ) from error
-            try:
-                yield lock
-            except OSError as error:
-                raise OutcomeUnknown(
-                    f"could not write table {name}: {error}; repeat the batch"
-                ) from error
-        finally:
-            os.close(lock)
+    def _writing(self) -> AbstractContextManager[int]:
+        """The lock of writers; its descriptor. Raises: see ``writing``."""
+        return writing(self._folder, f"table {self._layout.name}")
 
 
 def parquet_layout(folder: Path, time_name: str | None = None) -> Layout:

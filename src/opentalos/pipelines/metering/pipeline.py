@@ -21,7 +21,7 @@ from opentalos.pipelines.metering.usage_table import (
     merge_usage,
     usage_rows,
 )
-from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.pipeline import CHECKPOINT, CHECKPOINT_AT, PipelineSettings
 from opentalos.pipelines.service_events.json_events import split_events
 from opentalos.pipelines.service_events.service_topic import ON_EXPIRED, ServiceTopic
 from opentalos.pipelines.service_events.side_output import SideOutput
@@ -46,7 +46,10 @@ class Metering:
     name = _SOURCE.pipeline
     about = "usage of tenants, per topic, partition and minute, for the bill"
     options: Mapping[str, str] = MappingProxyType(
-        {ON_EXPIRED: f"fail (default) or skip: usage that expired in {TOPIC} before it was read"}
+        {
+            ON_EXPIRED: f"fail (default) or skip: usage that expired in {TOPIC} before it was read",
+            CHECKPOINT: CHECKPOINT_AT,
+        }
     )
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":

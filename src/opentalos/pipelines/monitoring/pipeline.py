@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from opentalos.model.errors import ConfigError
+from opentalos.pipelines.driver_place import check_rollups
 from opentalos.pipelines.lake.hours import Hours
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.sink import batch_of, run_table
@@ -25,8 +26,9 @@ from opentalos.pipelines.monitoring.rollups import (
     sketches_by_level,
 )
 from opentalos.pipelines.olap.opening import open_olap, when_up
-from opentalos.pipelines.olap.store import TIME, OlapStore
-from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.olap.store import TIME, OlapStore, Writer
+from opentalos.pipelines.pipeline import CHECKPOINT, CHECKPOINT_AT, PipelineSettings
+from opentalos.pipelines.runtime.lease_check import confirm_lease
 from opentalos.pipelines.service_events.json_events import split_events
 from opentalos.pipelines.service_events.service_topic import ON_EXPIRED, ServiceTopic
 from opentalos.pipelines.service_events.side_output import SideOutput
@@ -58,12 +60,15 @@ class Monitoring:
         {
             _LATE: f"older measurements go to the side output; default: {LATE_HOURS}",
             ON_EXPIRED: f"fail (default) or skip: messages that expired in {TOPIC} before a read",
+            CHECKPOINT: CHECKPOINT_AT,
         }
     )
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
-        """Start the stream. Raises: ConfigError: an option is invalid, or as ``run_table``."""
+        """Start the stream. Raises: ConfigError: an option is invalid, or as ``run_table`` and
+        ``check_rollups``."""
         late_hours = _late_hours(settings.options)
+        check_rollups(spark, settings)
         writer = MonitoringWriter(
             settings,
             run_table(spark, settings, LAYOUT),
@@ -84,7 +89,7 @@ class MonitoringWriter:
         *,
         late_hours: int = LATE_HOURS,
     ) -> None:
-        self._table, self._olap = table, olap
+        self._settings, self._table, self._olap = settings, table, olap
         self._side = SideOutput(settings, Monitoring.name)
         self._rules = event_rules(late_hours)
         self.bad = 0  # messages for the side output, of this process
@@ -108,22 +113,27 @@ class MonitoringWriter:
     def _take(self, fresh: DataFrame, hours: Sequence[int], batch_id: int) -> None:
         """Level 0 first: after a crash before the rollups, the repeated batch makes them."""
         spark, stored = fresh.sparkSession, Hours(self._table, LAYOUT, hours)
+        batch = batch_of(spark, batch_id, Monitoring.name)
+        confirm = partial(confirm_lease, self._settings, Monitoring.name, batch.epoch)
+        writer = Writer(batch.query, batch.epoch, confirm)
         merged = merge_level_0(stored.stored(spark), fresh).persist()
         try:
-            stored.replace(batch_of(spark, batch_id, Monitoring.name), merged)
+            stored.replace(batch, merged)
             for hour_ms in hours:
                 rows = merged.where(hour_column() == hour_ms)
                 measures, sketches = measures_by_level(rows), sketches_by_level(rows)
-                self._publish(hour_ms, measures.toArrow(), sketches.toArrow())
+                self._publish(hour_ms, measures.toArrow(), sketches.toArrow(), writer)
         finally:
             merged.unpersist()
 
-    def _publish(self, hour_ms: int, measures: pa.Table, sketches: pa.Table) -> None:
+    def _publish(
+        self, hour_ms: int, measures: pa.Table, sketches: pa.Table, writer: Writer
+    ) -> None:
         tables = {}
         for level in LEVELS:
             for name, rows in ((level, measures), (sketch_table(level), sketches)):
                 tables[name] = _sorted(rows.filter(pc.equal(rows.column("level"), level)))
-        when_up(LAYOUT.name, partial(self._olap.replace, hour_ms, tables))
+        when_up(LAYOUT.name, partial(self._olap.replace, hour_ms, tables, writer))
 
 
 def _sorted(rows: pa.Table) -> pa.Table:

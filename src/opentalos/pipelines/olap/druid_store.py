@@ -15,7 +15,7 @@ from opentalos.pipelines.olap.answers import answer
 from opentalos.pipelines.olap.druid_http import DruidHttp, part
 from opentalos.pipelines.olap.rows import json_pieces, need_hour
 from opentalos.pipelines.olap.sql import Dialect, quoted, statement
-from opentalos.pipelines.olap.store import TIME, Filter, Query, TableInfo
+from opentalos.pipelines.olap.store import NO_LEASE, TIME, Filter, Query, TableInfo, Writer
 from opentalos.pipelines.olap.table_set import TABLE_NAME, TableSet, by_datasource
 
 PIECE_BYTES_MAX: Final = 8 << 20  # of rows within one task
@@ -54,8 +54,12 @@ class DruidStore:
         self._sets = tuple(sets)
         self._piece_bytes_max = piece_bytes_max
 
-    def replace(self, hour_ms: int, tables: Mapping[str, pa.Table]) -> None:
+    def replace(
+        self, hour_ms: int, tables: Mapping[str, pa.Table], writer: Writer = NO_LEASE
+    ) -> None:
         """See OlapStore; the tasks of several datasources run concurrently.
+
+        Druid cannot compare epochs. So the writer's lease is confirmed right before each change.
 
         Raises: ValueError: only some tables of a set are given.
         """
@@ -64,7 +68,7 @@ class DruidStore:
         tables = by_datasource(tables, self._sets)
         interval = f"{_iso(hour_ms)}/{_iso(hour_ms + HOUR_MS)}"
         before = {table: self._versions(table, interval) for table in tables}
-        tasks = [self._begin(table, interval, rows) for table, rows in tables.items()]
+        tasks = [self._begin(table, interval, rows, writer) for table, rows in tables.items()]
         for task in tasks:
             self._end(task)
         for table, rows in tables.items():
@@ -129,7 +133,7 @@ class DruidStore:
         arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
         return pa.table(arrays, names=names)
 
-    def _begin(self, table: str, interval: str, rows: pa.Table) -> str:
+    def _begin(self, table: str, interval: str, rows: pa.Table, writer: Writer) -> str:
         """Start the task that replaces an hour and return its id; empty if no task is needed.
 
         Rows that do not fit into one task are first collected in a second table, piece by piece, so
@@ -139,10 +143,12 @@ class DruidStore:
         first = next(pieces, None)
         if first is None:
             path = f"/druid/coordinator/v1/datasources/{part(table)}/markUnused"
+            writer.confirm()
             self._http.coordinator(path, {"interval": interval})
             return ""
         second = next(pieces, None)
         if second is None:
+            writer.confirm()
             return self._submit(_task(table, interval, rows.schema, _inline(first)))
         beside = table + _PIECES
         self._end(self._submit(_task(beside, interval, rows.schema, _inline(first))))
@@ -151,6 +157,7 @@ class DruidStore:
             self._end(self._submit(more))
             second = next(pieces, None)
         gathered = {"type": "druid", "dataSource": beside, "interval": interval}
+        writer.confirm()
         return self._submit(_task(table, interval, rows.schema, {"inputSource": gathered}))
 
     def _submit(self, task: dict[str, Any]) -> str:

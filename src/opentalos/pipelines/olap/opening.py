@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
+from urllib.parse import unquote, urlsplit
 
-from opentalos.model.errors import Unavailable
+from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.pipelines.olap.druid_store import DruidStore
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 from opentalos.pipelines.olap.store import OlapStore
@@ -15,16 +16,23 @@ from opentalos.pipelines.olap.table_set import TableSet
 DOWN_S_MAX: Final = 3600.0  # then the job fails, and its supervisor restarts it
 BACKOFF_S_MIN: Final = 1.0
 BACKOFF_S_MAX: Final = 30.0
+_FOLDER: Final = "file://"
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
 def open_olap(home: Path, url: str = "", sets: Sequence[TableSet] = ()) -> OlapStore:
-    """Druid at ``druid://...``, otherwise Parquet below ``home``. Raises: ConfigError.
+    """Druid at ``druid://...``, Parquet in the folder ``file:///PATH``, otherwise below ``home``.
 
-    Args: sets: tables that are always replaced together; readers give the same as writers.
+    Args:   sets: tables that are always replaced together; readers give the same as writers.
+    Raises: ConfigError.
     """
+    if url.startswith(_FOLDER):
+        found = urlsplit(url)
+        if found.netloc or not found.path.strip("/"):
+            raise ConfigError(f"{url!r} is not a folder of this machine: write file:///PATH")
+        return ParquetStore(home, Path(unquote(found.path)))
     return DruidStore(url, sets) if url else ParquetStore(home)
 
 

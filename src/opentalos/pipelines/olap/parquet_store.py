@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from opentalos.model.errors import BadRequest, NotFound, StoreUnavailable
+from opentalos.pipelines.lake.folder_writers import fence, writing
 from opentalos.pipelines.lake.tables import HourTable, hour_of
 from opentalos.pipelines.olap.answers import answer
 from opentalos.pipelines.olap.rows import need_hour
 from opentalos.pipelines.olap.sql import Dialect, statement
-from opentalos.pipelines.olap.store import TIME, Query, Selection, TableInfo
+from opentalos.pipelines.olap.store import NO_LEASE, TIME, Query, Selection, TableInfo, Writer
 
 _TIME_MS: Final = 'epoch_ms("time")'
 _DIALECT: Final = Dialect(_TIME_MS, f"{_TIME_MS} >= {{}}", f"{_TIME_MS} < {{}}", divide="//")
@@ -28,24 +29,31 @@ _SETTINGS: Final[dict[str, str | int | float | list[str]]] = {
 
 
 class ParquetStore:
-    """A folder per table below HOME/olap (``HourTable``); one writer per table, any readers.
+    """A folder per table (``HourTable``) below HOME/olap, or ``folder``; one writer at a time, any
+    readers.
 
     Every call reads the current files; nothing is kept open.
     """
 
-    def __init__(self, home: Path) -> None:
-        self._folder = home / "olap"
+    def __init__(self, home: Path, folder: Path | None = None) -> None:
+        self._folder = folder or home / "olap"
         self._known: dict[str, HourTable] = {}  # kept: a table cleans up every so many replacements
 
-    def replace(self, hour_ms: int, tables: Mapping[str, pa.Table]) -> None:
-        """See OlapStore. Raises: StoreUnavailable: the disk is full or not writable."""
+    def replace(
+        self, hour_ms: int, tables: Mapping[str, pa.Table], writer: Writer = NO_LEASE
+    ) -> None:
+        """See OlapStore. Raises: StoreUnavailable: the disk is full or not writable, or another
+        process writes."""
         for rows in tables.values():
             need_hour(rows, hour_ms)
-        try:
-            for table, rows in tables.items():
-                self._table(table).replace(hour_ms, rows)
-        except OSError as error:
-            raise StoreUnavailable(f"cannot write below {self._folder}: {error}") from error
+        what = f"the OLAP store at {self._folder}"
+        with writing(self._folder, what, "repeat the hour"):
+            try:
+                fence(self._folder, what, writer.query, writer.epoch)
+                for table, rows in tables.items():
+                    self._table(table).replace(hour_ms, rows)
+            except OSError as error:
+                raise StoreUnavailable(f"cannot write below {self._folder}: {error}") from error
 
     def query(self, query: Query) -> pa.Table:
         """See OlapStore."""

@@ -1,6 +1,6 @@
 """The OLAP store's interface, and the queries that every store supports."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -136,17 +136,39 @@ class TableInfo:
     numbers: frozenset[str] = frozenset()  # numeric columns
 
 
+def _nothing() -> None:
+    """For a writer without a lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who replaces hours: a query, under the epoch of its lease; 0: it has none.
+
+    ``confirm`` asks whether the lease is still held, for stores that cannot compare epochs
+    themselves. It raises LeaseNotHeld if not, and Unavailable if nobody answers.
+    """
+
+    query: str = ""
+    epoch: int = 0
+    confirm: Callable[[], None] = _nothing
+
+
+NO_LEASE: Final = Writer()
+
+
 class OlapStore(Protocol):
     """Tables by hour. Every row has ``time``; an hour of a table is replaced atomically.
 
     ``replace``: replaces an hour of each of these tables, one after the other; on return queries
-    see the new rows. It is idempotent.
+    see the new rows. It is idempotent. Raises LeaseNotHeld for a run that another one replaced.
     ``query``: at most the query's ``limit`` of rows. Raises: BadRequest (an unknown column, or too
     many rows), NotFound (no such table), Unavailable (the store is down; for ``replace`` the
     outcome is unknown, and it may be repeated).
     """
 
-    def replace(self, hour_ms: int, tables: "Mapping[str, pa.Table]") -> None: ...
+    def replace(
+        self, hour_ms: int, tables: "Mapping[str, pa.Table]", writer: Writer = NO_LEASE
+    ) -> None: ...
     def query(self, query: Query) -> "pa.Table": ...
     def tables(self) -> list[TableInfo]: ...
     def close(self) -> None: ...

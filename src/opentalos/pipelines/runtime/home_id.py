@@ -49,6 +49,11 @@ def home_id(home: Path) -> str:
     return found
 
 
+def lease_name(pipeline: str, home: Path) -> str:
+    """The lease of a pipeline that runs on a home. Raises: as ``home_id``."""
+    return f"{pipeline}-{home_id(home)}"
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseNote:
     """The last lease of a pipeline that a run had."""
@@ -83,7 +88,10 @@ class LeaseNote:
         if self.host != socket.gethostname():
             return False
         try:
-            return psutil.Process(self.pid).create_time() != self.began
+            process = psutil.Process(self.pid)
+            # A killed process whose parent has not asked for its status runs no more, either.
+            ended = process.status() == psutil.STATUS_ZOMBIE
+            return ended or process.create_time() != self.began
         except psutil.NoSuchProcess:
             return True
 

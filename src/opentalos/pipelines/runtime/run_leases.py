@@ -19,7 +19,7 @@ from opentalos.model.errors import (
 )
 from opentalos.pipelines.lease import HeldLease
 from opentalos.pipelines.runtime.connection import client_config
-from opentalos.pipelines.runtime.home_id import LeaseNote, home_id
+from opentalos.pipelines.runtime.home_id import LeaseNote, lease_name
 from opentalos.pipelines.runtime.run_plan import Event, PipelineFailed, RunPlan, Say
 from opentalos.sdk.rest_client import RestClient
 
@@ -55,7 +55,7 @@ class RunLeases:
         call_s = min(_CALL_S_MAX, plan.lease_s * _CALL_PART)
         self._rest = RestClient(client_config(settings, call_s), call_s)
         self._plan, self._say, self._on_lost = plan, say, on_lost
-        self._home, self._id = settings.home, home_id(settings.home)
+        self._home = settings.home
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(_HOLDER_BYTES)}"
         self._held: dict[str, HeldLease] = {}  # by the lease's name
         self._threads = PollingThreads(_POLL_S)
@@ -69,7 +69,7 @@ class RunLeases:
                 not wait longer than a dead one would need; PipelineFailed: the server is
                 unavailable for too long; RequestError: the key may not hold leases.
         """
-        name = f"{pipeline}-{self._id}"
+        name = lease_name(pipeline, self._home)
         note = LeaseNote.read(self._home, pipeline)
         if note is not None and note.ended:
             self._free(name, note.epoch)

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.batch_description import described
+from opentalos.pipelines.driver_place import checkpoint_of
 from opentalos.pipelines.pipeline import PipelineSettings
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class ServiceTopic:
     ) -> "StreamingQuery":
         """Pass every batch of messages to ``writer``; a failed batch is repeated.
 
-        Raises: ConfigError: the option ``on-expired`` is invalid.
+        Raises: ConfigError: the option ``on-expired`` is invalid, or as ``checkpoint_of``.
         """
         expired = settings.options.get(ON_EXPIRED, _EXPIRED[0])
         if expired not in _EXPIRED:
@@ -53,7 +54,7 @@ class ServiceTopic:
             .option("maxMessagesPerTrigger", settings.max_messages_per_trigger)
             .load()
         )
-        checkpoint = settings.checkpoint_url(self.pipeline)
+        checkpoint = checkpoint_of(spark, settings, self.pipeline)
         stream = (
             messages.writeStream.queryName(self.pipeline)
             .outputMode("update")

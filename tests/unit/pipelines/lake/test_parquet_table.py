@@ -12,9 +12,10 @@ import pytest
 
 from opentalos.model.errors import ConfigError, NotFound, OutcomeUnknown, StoreUnavailable
 from opentalos.pipelines.lake import tables
+from opentalos.pipelines.lake.folder_writers import QUERIES_MAX
 from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, Layout, Seen, Span
 from opentalos.pipelines.lake.opening import open_existing
-from opentalos.pipelines.lake.parquet_table import QUERIES_MAX, ParquetTable
+from opentalos.pipelines.lake.parquet_table import ParquetTable
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 
 LAYOUT = Layout("t", pa.schema([pa.field("at", TIME_TYPE, nullable=False)]), "at", ("at",))

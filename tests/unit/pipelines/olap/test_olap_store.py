@@ -1,16 +1,18 @@
 """What becomes of a query before an engine sees it, and of a store that is down."""
 
+import fcntl
 import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from opentalos.model.errors import BadRequest, ConfigError, StoreUnavailable
+from opentalos.model.errors import BadRequest, ConfigError, LeaseNotHeld, StoreUnavailable
 from opentalos.pipelines.lake.tables import HOUR_MS
 from opentalos.pipelines.olap.druid_http import DruidHttp
 from opentalos.pipelines.olap.druid_store import DruidStore
@@ -27,6 +29,7 @@ from opentalos.pipelines.olap.store import (
     Series,
     TableInfo,
     Top,
+    Writer,
 )
 
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
@@ -232,3 +235,76 @@ def test_a_closed_port_is_a_store_that_is_down() -> None:
         store.replace(HOUR, {"t": hour_rows(HOUR)})
     with pytest.raises(StoreUnavailable):
         store.tables()
+
+
+def test_a_late_run_replaces_no_hour_below_a_home(tmp_path: Path) -> None:
+    store = ParquetStore(tmp_path)
+    rows = hour_rows(HOUR)
+    store.replace(HOUR, {"t": rows}, Writer("q", 1))
+    store.replace(HOUR, {"t": rows}, Writer("q", 2))
+    files = sorted((tmp_path / "olap" / "t").rglob("*.parquet"))
+    for _ in range(2):
+        with pytest.raises(LeaseNotHeld, match="under epoch 1: a run with epoch 2"):
+            store.replace(HOUR, {"t": rows.slice(0, 0), "u": rows}, Writer("q", 1))
+    assert sorted((tmp_path / "olap" / "t").rglob("*.parquet")) == files
+    assert [table.name for table in store.tables()] == ["t"]
+    store.replace(HOUR, {"u": rows}, Writer("another query", 1))
+    store.replace(HOUR, {"v": rows})  # without a lease
+
+
+def test_one_process_at_a_time_replaces_hours_below_a_home(tmp_path: Path) -> None:
+    store = ParquetStore(tmp_path)
+    store.replace(HOUR, {"t": hour_rows(HOUR)})
+    with (tmp_path / "olap" / ".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(StoreUnavailable, match="another process is writing it; repeat"):
+            store.replace(HOUR, {"t": hour_rows(HOUR)})
+
+
+def test_druid_is_not_asked_to_change_an_hour_for_a_late_run() -> None:
+    asked: list[str] = []
+
+    class Druid(BaseHTTPRequestHandler):
+        """Knows no segment, and notes what is to change."""
+
+        def do_GET(self) -> None:
+            self._answer(b"[]")
+
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self._answer(b"{}")
+
+        def _answer(self, text: bytes) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    def lost() -> None:
+        raise LeaseNotHeld("taken over")
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Druid)
+    threading.Thread(target=server.serve_forever).start()
+    try:
+        place = f"127.0.0.1:{server.server_port}"
+        store = DruidStore(f"druid://{place},{place}")
+        rows = hour_rows(HOUR)
+        for given in (rows, rows.slice(0, 0)):
+            with pytest.raises(LeaseNotHeld, match="taken over"):
+                store.replace(HOUR, {"t": given}, Writer("q", 1, lost))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert asked == []
+
+
+def test_a_store_may_be_in_a_folder_beside_the_home(tmp_path: Path) -> None:
+    folder = tmp_path / "two words"
+    open_olap(tmp_path / "home", folder.as_uri()).replace(HOUR, {"t": hour_rows(HOUR)})
+    assert list((folder / "t").glob("*.parquet"))
+    assert [table.name for table in open_olap(tmp_path, folder.as_uri()).tables()] == ["t"]
+    for url in ("file://host/path", "file:///", "file://"):
+        with pytest.raises(ConfigError, match="write file:///PATH"):
+            open_olap(tmp_path, url)

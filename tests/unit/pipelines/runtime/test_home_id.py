@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from opentalos.model.errors import ConfigError
@@ -54,3 +55,15 @@ def test_only_a_process_of_this_host_that_is_gone_has_ended() -> None:
     assert mine.host == socket.gethostname()
     assert not replace(mine, pid=gone.pid, host="elsewhere").ended
     assert mine.pid == os.getpid()
+
+
+def test_a_killed_process_has_ended_before_its_parent_asks() -> None:
+    mine = LeaseNote.of_this_process(1)
+    with subprocess.Popen(["sleep", "60"]) as killed:
+        began = psutil.Process(killed.pid).create_time()
+        note = replace(mine, pid=killed.pid, began=began)
+        assert not note.ended
+        killed.kill()
+        os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)  # it is dead, and not reaped
+        assert psutil.Process(killed.pid).status() == psutil.STATUS_ZOMBIE
+        assert note.ended

@@ -111,7 +111,7 @@ def _run_options(command: CommandT) -> CommandT:
             help="Time between two batches of a stream pipeline.",
         ),
         click.option("--olap", default="", metavar="URL",
-                     help="OLAP store: druid://HOST:PORT,HOST:PORT.",
+                     help="OLAP store: druid://HOST:PORT,HOST:PORT or file:///PATH.",
                      show_default="Parquet below --home"),
         click.option(
             "-o", "options", multiple=True, metavar="NAME.OPTION=VALUE",

@@ -1,5 +1,6 @@
 """The invoices of a month on disk: complete versions, of which one is current.
 
+    HOME/invoices/.epochs.json              the highest epoch of a lease that has billed
     HOME/invoices/2026-11/current           a link to the current version
     HOME/invoices/2026-11/ledger.json       open or closed, and the versions that were closed
     HOME/invoices/2026-11/.versions/DIGEST/lines.parquet, totals.parquet, pages/TENANT.html, ...
@@ -12,7 +13,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +23,7 @@ from urllib.parse import quote
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.billing.invoices.tables import same_bill
 from opentalos.pipelines.lake.durable_files import sync_folder, write_json
+from opentalos.pipelines.lake.folder_writers import fence, writing
 from opentalos.pipelines.lake.month import Month
 
 _CURRENT: Final = "current"
@@ -28,6 +31,7 @@ _LEDGER: Final = "ledger.json"
 _VERSIONS: Final = ".versions"
 _NEW: Final = ".new"
 _DIGEST_CHARACTERS: Final = 24
+_QUERY: Final = "billing"  # whose runs replace each other
 _NAME_MAX: Final = 200  # characters of a file's name before its suffix
 
 Files = Mapping[str, bytes]  # path in the version -> content
@@ -86,12 +90,20 @@ class InvoiceFolder:
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{path} is damaged: {error}") from error
 
-    def publish(self, files_of: Callable[[int], Files], *, reopen: bool = False) -> Path:
+    def publish(
+        self, files_of: Callable[[int], Files], *, reopen: bool = False, epoch: int = 0
+    ) -> Path:
         """Make these invoices current; those of a closed month must bill the same, and stay.
 
-        Args:   files_of: returns the invoices with a given revision number.
-        Raises: ConfigError: the month is closed and they differ; nothing was changed.
+        Args:   files_of: returns the invoices with a given revision number; epoch: of the run's
+                lease; 0: it has none.
+        Raises: ConfigError: the month is closed and they differ; LeaseNotHeld: a run with a higher
+                epoch has written invoices; nothing was changed. As ``writing``.
         """
+        with self._writing(epoch):
+            return self._publish(files_of, reopen=reopen)
+
+    def _publish(self, files_of: Callable[[int], Files], *, reopen: bool) -> Path:
         ledger = self.ledger()
         files = files_of(ledger.revision)
         name = _digest(files)
@@ -114,11 +126,21 @@ class InvoiceFolder:
         self._sweep({name, *ledger.closings, *([before.name] if before else [])})
         return self._versions / name
 
-    def close(self) -> None:
-        """Make the current version final. Idempotent."""
-        ledger, current = self.ledger(), self.current
-        if not ledger.closed and current is not None:
-            self._write_ledger(Ledger(True, (*ledger.closings, current.name)))
+    def close(self, *, epoch: int = 0) -> None:
+        """Make the current version final. Idempotent. Raises: as ``publish``."""
+        with self._writing(epoch):
+            ledger, current = self.ledger(), self.current
+            if not ledger.closed and current is not None:
+                self._write_ledger(Ledger(True, (*ledger.closings, current.name)))
+
+    @contextmanager
+    def _writing(self, epoch: int) -> Iterator[None]:
+        """All months have one writer and one epoch, since a credit is shared by several."""
+        all_months = self.folder.parent
+        what = f"the invoices of {self.month}"
+        with writing(all_months, what, "bill the month again"):
+            fence(all_months, what, _QUERY, epoch)
+            yield
 
     def _write_version(self, name: str, files: Files) -> None:
         if (self._versions / name).exists():

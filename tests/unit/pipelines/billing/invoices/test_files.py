@@ -1,12 +1,13 @@
 """Invoices of a month are in force as a whole, and final once they are closed."""
 
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from opentalos.model.errors import ConfigError
+from opentalos.model.errors import ConfigError, LeaseNotHeld, OutcomeUnknown, StoreUnavailable
 from opentalos.pipelines.billing.invoices.files import Files, InvoiceFolder, Ledger, page_name
 from opentalos.pipelines.lake.month import Month
 
@@ -55,7 +56,7 @@ def test_a_crash_before_the_end_leaves_the_former_invoices(
 
         with monkeypatch.context() as patch:
             patch.setattr(os, step, crash)
-            with pytest.raises(OSError, match="crash"):
+            with pytest.raises(OutcomeUnknown, match="crash; bill the month again"):
                 folder.publish(content(step))
         assert shown(folder) == "one 1"
     folder.publish(content("two"))
@@ -108,3 +109,27 @@ def test_every_tenant_has_a_file_of_its_own() -> None:
     for name in names:
         assert name.count("/") == 1
         assert len(name) <= 255
+
+
+def test_a_late_run_neither_publishes_nor_closes(tmp_path: Path, folder: InvoiceFolder) -> None:
+    folder.publish(content("one"), epoch=3)
+    folder.publish(content("two"), epoch=4)
+    for month in (folder, InvoiceFolder(tmp_path, Month(2026, 4))):
+        with pytest.raises(LeaseNotHeld, match=r"invoices of .* under epoch 3: a run with epoch 4"):
+            month.publish(content("three"), epoch=3)
+        with pytest.raises(LeaseNotHeld):
+            month.close(epoch=3)
+    assert shown(folder) == "two 1"
+    assert not folder.ledger().closed
+    assert InvoiceFolder(tmp_path, Month(2026, 4)).current is None
+    folder.close(epoch=4)
+    assert folder.ledger().closed
+
+
+def test_one_process_at_a_time_writes_invoices(folder: InvoiceFolder) -> None:
+    folder.publish(content("one"))
+    with (folder.folder.parent / ".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(StoreUnavailable, match="another process is writing it; bill the month"):
+            folder.publish(content("two"))
+    assert shown(folder) == "one 1"
