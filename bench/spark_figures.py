@@ -24,7 +24,11 @@ TRIGGER_ROWS: Final = 250_000
 GOALS: Final = {"batch": 3.0, "stream": 1.5, "sink": 1.0}
 _QUICK_SHARE: Final = 20
 _JOB_S: Final = 1800.0
-OTHERS: Final = {"billing": "bench.billing_figures", "quota": "bench.quota_replay"}
+OTHERS: Final = {
+    "billing": "bench.billing_figures",
+    "quota": "bench.quota_replay",
+    "scale": "bench.pipeline_scale_figures",
+}
 
 
 class Sources:

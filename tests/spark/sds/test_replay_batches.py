@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from tests.spark.driver_results import results_limited
 from tests.unit.sdk.stream_model import BEGIN_MS, SCHEMA, ModelTable, sorted_rows, typed
 
 from opentalos.model.change import Change, ChangeKind, StreamView
@@ -18,8 +20,8 @@ from opentalos.model.errors import ConfigError, NotSupported
 from opentalos.model.table import KeyPart, TableSchema
 from opentalos.pipelines.lake.tables import PartTable
 from opentalos.pipelines.runtime.causes import cause_of
-from opentalos.pipelines.tables.pipeline import ROWS_AT_ONCE, ReplayWriter, together
-from opentalos.pipelines.tables.replay_state import Replay
+from opentalos.pipelines.tables.pipeline import ReplayWriter
+from opentalos.pipelines.tables.replay_state import SPLIT_ROWS, Replay
 from opentalos.sdk.core.table.values import typed_columns
 from opentalos.wire.sds.change import encode_change
 
@@ -104,15 +106,15 @@ def test_a_batch_that_died_between_two_parts_ends_the_same(
     bench = Replaying(spark, tmp_path, view)
     bench.take(some_changes(bench.table))
     changes = some_changes(bench.table)
-    real, calls = PartTable.replace, list[int]()
+    real, calls = PartTable.publish, list[int]()
 
-    def dies(lake: PartTable, part: int, rows: pa.Table) -> None:
+    def dies(lake: PartTable, part: int, version: str) -> None:
         calls.append(part)
         if len(calls) == 3:
             raise Died
-        real(lake, part, rows)
+        real(lake, part, version)
 
-    monkeypatch.setattr(PartTable, "replace", dies)
+    monkeypatch.setattr(PartTable, "publish", dies)
     with pytest.raises(Died):
         bench.take(changes)
     monkeypatch.undo()
@@ -206,8 +208,40 @@ def test_what_cannot_be_replayed_is_refused() -> None:
         Replay("users", taken, StreamView.MUTATE_LOG)
 
 
-def test_small_parts_are_written_together() -> None:
-    most = ROWS_AT_ONCE
-    assert list(together({2: 1, 0: 1, 1: most - 2})) == [[0, 1, 2]]
-    assert list(together({0: 1, 1: most, 2: most + 1, 3: 5})) == [[0], [1], [2], [3]]
-    assert list(together({})) == []
+def test_no_row_of_the_state_passes_through_the_driver(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Replaying(spark, tmp_path, StreamView.MUTATE_LOG)
+    text = "x" * 2_000
+    for number in range(2_000):  # 4 MB
+        bench.table.put(f"row-{number}", n=number, text=text)
+    with results_limited(spark, "1m"):
+        with pytest.raises(Py4JJavaError, match="maxResultSize"):  # the limit counts rows
+            spark.range(2_000).selectExpr(f"'{text}' AS text").toArrow()
+        bench.take(bench.table.changes)
+        bench.take([bench.table.put("row-0", n=-1)])
+    assert bench.state() == bench.table.records()
+
+
+def test_only_rows_that_change_become_python_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, replay = ModelTable(), Replay("users", SCHEMA, StreamView.MUTATE_LOG, parts=1)
+    for number in range(SPLIT_ROWS + 1):
+        table.put(f"row-{number}", n=number)
+
+    def message(change: Change) -> dict[str, Any]:
+        value = encode_change(replay.view, "users", change, None)
+        return {"value": value, "sequence_number": str(change.sequence)}
+
+    first = pa.Table.from_pylist([message(change) for change in table.changes], MESSAGES)
+    stored = replay.joined(0, replay.state_schema().empty_table(), first)
+    real, restored = Replay.states, list[int]()
+
+    def counted(replay: Replay, rows: pa.Table) -> Any:
+        restored.append(rows.num_rows)
+        return real(replay, rows)
+
+    monkeypatch.setattr(Replay, "states", counted)
+    last = [message(table.put(name, n=-1)) for name in ("row-7", f"row-{SPLIT_ROWS}")]
+    found = replay.joined(0, stored, pa.Table.from_pylist(last, MESSAGES))
+    assert restored == [2]
+    values = {row["id"]: row["n"] for row in found.select(["id", "n"]).to_pylist()}
+    assert found.num_rows == len(values) == SPLIT_ROWS + 1
+    assert values == {record["id"]: record["n"] for record in table.records()}

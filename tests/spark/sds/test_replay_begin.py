@@ -1,7 +1,6 @@
 """A replay that begins with a scan: for a stream that is younger than its table."""
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -72,14 +71,14 @@ def test_scan_and_stream_give_the_table_through_crashes(
     with Client(server.config) as client:
         table, topic = made(client, f"young-{view.value}", view)
         given = settings(server, tmp_path, table=table.name, bootstrap="scan")
-        real, parts = PartTable.replace, list[int]()
+        real, parts = PartTable.publish, list[int]()
 
-        def dies_in_the_third(lake: PartTable, part: int, rows: Any) -> None:
+        def dies_in_the_third(lake: PartTable, part: int, version: str) -> None:
             parts.append(part)
-            real(lake, part, rows) if len(parts) < 3 else dies()
+            real(lake, part, version) if len(parts) < 3 else dies()
 
         with monkeypatch.context() as patch:
-            patch.setattr(PartTable, "replace", dies_in_the_third)
+            patch.setattr(PartTable, "publish", dies_in_the_third)
             with pytest.raises(Died):
                 run(spark, given)
         write(table, 2)

@@ -14,6 +14,8 @@ import os
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -36,12 +38,25 @@ _NAME: Final = "%Y-%m-%dT%H"
 _SUFFIX: Final = ".parquet"
 _VERSIONS: Final = ".versions"
 _NONCE_BYTES: Final = 6
+_COMPRESSION: Final = "zstd"
 _NO_MARKS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def hour_of(time_ms: int) -> int:
     """The start of the hour of a time; both in Unix milliseconds."""
     return time_ms - time_ms % HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A version of a part that is being written."""
+
+    version: str
+    _writer: pq.ParquetWriter
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows. Raises: ValueError: they have other columns; OSError."""
+        self._writer.write_table(rows)
 
 
 class PartTable(ABC):
@@ -83,20 +98,51 @@ class PartTable(ABC):
                 together with the rows.
         Raises: ValueError, OSError, pa.ArrowInvalid: not replaced.
         """
-        name = self._name_of(part)
-        self._versions.mkdir(parents=True, exist_ok=True)
-        version = self._versions / f"{name}-{secrets.token_hex(_NONCE_BYTES)}{_SUFFIX}"
-        whole = rows if self.schema is None else _cast(rows, self.schema)
-        self._write(version, whole.replace_schema_metadata(dict(marks)) if marks else whole)
-        link = self.folder / (name + _SUFFIX)
-        self._supersede(link)
-        fresh = version.with_suffix(".link")
-        fresh.symlink_to(Path(_VERSIONS) / version.name)
-        os.replace(fresh, link)
-        sync_folder(self.folder)
+        version = self.stage(part, rows, marks)
+        self.publish(part, version)
         self._replaced += 1
         if self._replaced % SWEEP_EVERY == 1:
-            self._sweep(version)
+            self._sweep(self._versions / version)
+
+    def stage(self, part: int, rows: pa.Table, marks: Mapping[str, str] = _NO_MARKS) -> str:
+        """Write a version of the part, which no reader sees yet, in any process of this machine.
+
+        Returns the version for ``publish``; one that is never published is swept. Args and Raises:
+        as for ``replace``.
+        """
+        whole = rows if self.schema is None else _cast(rows, self.schema)
+        whole = whole.replace_schema_metadata(dict(marks)) if marks else whole
+        with self.staging(part, whole.schema) as staging:
+            staging.write(whole)
+        return staging.version
+
+    @contextmanager
+    def staging(self, part: int, schema: pa.Schema) -> "Iterator[Staging]":
+        """As ``stage``, for rows that are written piece by piece; the version is whole at the end.
+
+        Raises: as for ``replace``.
+        """
+        self._versions.mkdir(parents=True, exist_ok=True)
+        version = self._version(part)
+        try:
+            with version.open("xb") as file:
+                with pq.ParquetWriter(file, schema, compression=_COMPRESSION) as writer:
+                    yield Staging(version.name, writer)
+                file.flush()
+                sync_descriptor(file.fileno())
+        except BaseException:
+            version.unlink(missing_ok=True)
+            raise
+        sync_folder(self._versions)
+
+    def publish(self, part: int, version: str) -> None:
+        """Replace the part by a version of ``stage``. Raises: OSError: not replaced."""
+        link = self.folder / (self._name_of(part) + _SUFFIX)
+        self._supersede(link)
+        fresh = (self._versions / version).with_suffix(".link")
+        fresh.symlink_to(Path(_VERSIONS) / version)
+        os.replace(fresh, link)
+        sync_folder(self.folder)
 
     def remove(self, part: int) -> None:
         """Remove the part; readers that have resolved its file may still read it for a while."""
@@ -179,16 +225,10 @@ class PartTable(ABC):
         found = ((self._part_of(stem), self.folder / name) for stem, name in stems.items())
         return {part: link for part, link in found if part is not None}
 
-    def _write(self, version: Path, rows: pa.Table) -> None:
-        try:
-            with version.open("xb") as file:
-                pq.write_table(rows, file, compression="zstd")
-                file.flush()
-                sync_descriptor(file.fileno())
-        except BaseException:
-            version.unlink(missing_ok=True)
-            raise
-        sync_folder(self._versions)
+    def _version(self, part: int) -> Path:
+        """The path of a new version."""
+        nonce = secrets.token_hex(_NONCE_BYTES)
+        return self._versions / f"{self._name_of(part)}-{nonce}{_SUFFIX}"
 
     def _supersede(self, link: Path) -> None:
         """The grace period of the old version starts now, whenever it was written."""

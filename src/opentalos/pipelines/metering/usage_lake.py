@@ -19,6 +19,15 @@ _SETTINGS: Final[dict[str, str | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
+_CHAIN: Final = (
+    "topic",
+    "partition",
+    "minute",
+    "records",
+    "bytes",
+    "first_offset",
+    "next_offset",
+)
 
 
 class MinuteUse(NamedTuple):
@@ -44,6 +53,9 @@ class Metered(NamedTuple):
 class UsageLake:
     """A snapshot of the table at the time of opening, or of a part of it.
 
+    The files are those of that time. Only files that may have rows of ``span`` are opened, and only
+    the columns that a call needs are read; what memory does not hold is on a temporary disk.
+
     Args:   span: of minutes; tenant: its rows only; topics: rows of topics of these names or uuids,
             ``OWNER/NAME`` included, and possibly of others of the same name; empty: of all.
     """
@@ -57,14 +69,12 @@ class UsageLake:
         topics: Sequence[str] = (),
     ) -> None:
         self._spill = TemporaryDirectory(prefix="talos-usage-")
+        self._sorted = False
         settings = {**_SETTINGS, "temp_directory": self._spill.name}
         self._engine = duckdb.connect(":memory:", config=settings)
         try:
             self._engine.register("stored", table.scan(span))
-            wanted, values = _condition(span, tenant, topics)
-            rows = f"SELECT * FROM stored WHERE {wanted} ORDER BY topic, partition, minute"
-            self._engine.execute(f"CREATE TEMP TABLE usage AS {rows}", values)
-            self._engine.unregister("stored")
+            self._wanted, self._values = _condition(span, tenant, topics)
         except BaseException:
             self.close()
             raise
@@ -87,14 +97,17 @@ class UsageLake:
 
     def partitions(self) -> dict[tuple[str, int], Metered]:
         """All partitions, by topic uuid and number."""
+        self._sort()  # ``minutes`` may follow long after the files were superseded
         found = self._engine.execute(
-            "SELECT topic, partition, max(name), max(tenant), max(next_offset) FROM usage "
-            "GROUP BY topic, partition ORDER BY topic, partition"
+            "SELECT topic, partition, max(name), max(tenant), max(next_offset) FROM stored "
+            f"WHERE {self._wanted} GROUP BY topic, partition ORDER BY topic, partition",
+            self._values,
         ).fetchall()
         return {(row[0], row[1]): Metered(*row) for row in found}
 
     def minutes(self, topic: str, partition: int) -> list[MinuteUse]:
         """The rows of one partition, by minute."""
+        self._sort()
         found = self._engine.execute(
             "SELECT epoch_ms(minute), records, bytes, first_offset, next_offset FROM usage "
             "WHERE topic = ? AND partition = ? ORDER BY minute",
@@ -105,10 +118,23 @@ class UsageLake:
     def rows(self) -> Iterator[pa.Table]:
         """Raw rows in a fixed order, in batches."""
         text = (
-            f"SELECT {', '.join(SCHEMA.names)} FROM usage ORDER BY tenant, topic, partition, minute"
+            f"SELECT {', '.join(SCHEMA.names)} FROM stored WHERE {self._wanted} "
+            "ORDER BY tenant, topic, partition, minute"
         )
-        for batch in self._engine.sql(text).to_arrow_reader(_ROWS_PER_BATCH):
+        found = self._engine.sql(text, params=self._values)
+        for batch in found.to_arrow_reader(_ROWS_PER_BATCH):
             yield pa.Table.from_batches([batch])
+
+    def _sort(self) -> None:
+        """Keep the rows of all partitions, once, so that each is found without a scan."""
+        if self._sorted:
+            return
+        self._engine.execute(
+            f"CREATE TEMP TABLE usage AS SELECT {', '.join(_CHAIN)} FROM stored "
+            f"WHERE {self._wanted} ORDER BY topic, partition, minute",
+            self._values,
+        )
+        self._sorted = True
 
 
 def next_offsets(table: LakeTable, topics: Sequence[str] = ()) -> dict[tuple[str, int], int]:

@@ -51,7 +51,7 @@ class ServiceTopic:
             .option("startingPosition", "earliest")
             .option("group", self.group)
             .option("onExpired", expired)
-            .option("maxMessagesPerTrigger", settings.max_messages_per_trigger)
+            .options(**limits(settings, spark.sparkContext.defaultParallelism))
             .load()
         )
         checkpoint = checkpoint_of(spark, settings, self.pipeline)
@@ -64,3 +64,17 @@ class ServiceTopic:
         if settings.available_now:
             return stream.trigger(availableNow=True).start()
         return stream.trigger(processingTime=f"{settings.trigger_s} seconds").start()
+
+
+def limits(settings: PipelineSettings, tasks: int) -> dict[str, str]:
+    """Options of the read that bound a batch.
+
+    In a lake executors write the rows, so a batch grows with the tasks; below ``home`` the driver
+    does, and the limit is that of one machine.
+
+    Args: tasks: Spark's default parallelism, the cores of its executors.
+    """
+    if not settings.lake:
+        return {"maxMessagesPerTrigger": str(settings.max_messages_per_trigger)}
+    limit = settings.limit_of_trigger(tasks)
+    return {"tasks": str(tasks), "maxMessagesPerTrigger": str(limit)}

@@ -7,19 +7,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.table import TableSchema
 from opentalos.pipelines.batch_description import described
+from opentalos.pipelines.lake.tables import GRACE_S, HashTable
 from opentalos.pipelines.lake.written_rows import check_shared
 from opentalos.pipelines.pipeline import PipelineSettings, on_this_machine
 from opentalos.pipelines.tables.replay_start import ReplayStart, store, stored
-from opentalos.pipelines.tables.replay_state import MESSAGE, PART, Replay
+from opentalos.pipelines.tables.replay_state import MESSAGE, PART, STAGED, Replay, staged
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.core.config import split_key, split_urls
 from opentalos.sdk.core.table.stream_decode import stream_key, topic_name
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 TABLE: Final = "table"
 TOPIC: Final = "topic"
 COMPLETE: Final = "complete"
-ROWS_AT_ONCE: Final = 100_000  # of the state in the driver's memory, unless one part has more
 BOOTSTRAP: Final = "bootstrap"
 MISFITS: Final = "misfits"
 POSITION: Final = "starting-position"
@@ -159,13 +157,13 @@ class ReplayWriter:
         try:
             parts = sorted(part for (part,) in parted.select(PART).distinct().collect())
             if parts:
-                self._store(self._joined(parted, parts), parts)
+                self._publish(self._joined(parted, parts), parts)
         finally:
             parted.unpersist()
 
     def begin(self, scanned: DataFrame) -> None:
         """Replace the whole state by a scan's rows."""
-        self._store(scanned, range(self._replay.parts))
+        self._publish(self._staged(scanned), range(self._replay.parts))
 
     def _follow_schema(self, spark: "SparkSession") -> None:
         """Add new columns of the table to every part, so that all files have the same columns."""
@@ -178,40 +176,32 @@ class ReplayWriter:
             files = zip(self._lake.parts(), self._lake.files(), strict=True)
             narrow = [part for part, file in files if wanted - set(pq.read_schema(file).names)]
             if narrow:
-                self._store(self._lake.read(spark, narrow), narrow)
+                self._publish(self._staged(self._lake.read(spark, narrow)), narrow)
             self._widened = True
 
-    def _store(self, rows: DataFrame, parts: Iterable[int]) -> None:
-        """Replace these parts by ``rows``."""
-        kept = rows.persist()
-        try:
-            found: dict[int, int] = dict(kept.groupBy(PART).count().collect())
-            for some in together(dict.fromkeys(parts, 0) | found):
-                chosen = kept.where(F.col(PART).isin(some)).toArrow()
-                for part in some:
-                    self._lake.replace(part, chosen.filter(pc.equal(chosen.column(PART), part)))
-        finally:
-            kept.unpersist()
+    def _publish(self, written: DataFrame, parts: Iterable[int]) -> None:
+        """Replace these parts by versions that workers have written; none: without rows.
+
+        Nothing is replaced before all are written, and no row passes through the driver.
+        """
+        empty = self._replay.state_schema().empty_table()
+        versions = {row[PART]: row.version for row in written.collect()}
+        for part in sorted(parts):
+            self._lake.publish(part, versions.get(part) or self._lake.stage(part, empty))
+        self._lake.sweep(GRACE_S)
+
+    def _staged(self, rows: DataFrame) -> DataFrame:
+        found: DataFrame = rows.groupBy(PART).applyInArrow(
+            _staged(self._lake), from_arrow_schema(STAGED)
+        )
+        return found
 
     def _joined(self, messages: DataFrame, parts: list[int]) -> DataFrame:
         stored = self._lake.read(messages.sparkSession, parts)
         both = stored.groupBy(PART).cogroup(messages.groupBy(PART))
-        schema = from_arrow_schema(self._replay.state_schema())
-        joined: DataFrame = both.applyInArrow(_joined(self._replay), schema)
+        work = _joined(self._replay, self._lake)
+        joined: DataFrame = both.applyInArrow(work, from_arrow_schema(STAGED))
         return joined
-
-
-def together(counts: Mapping[int, int]) -> Iterator[list[int]]:
-    """Groups of parts that are small enough to be written together. ``counts``: rows by part."""
-    some, rows = list[int](), 0
-    for part, count in sorted(counts.items()):
-        if some and rows + count > ROWS_AT_ONCE:
-            yield some
-            some, rows = [], 0
-        some.append(part)
-        rows += count
-    if some:
-        yield some
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,9 +309,17 @@ def _parted(replay: Replay) -> Any:
     return run
 
 
-def _joined(replay: Replay) -> Any:
+def _joined(replay: Replay, lake: HashTable) -> Any:
     def run(key: tuple[Any, ...], stored: pa.Table, messages: pa.Table) -> pa.Table:
-        return replay.joined(key[0].as_py(), stored, messages)
+        part = key[0].as_py()
+        return staged(lake, part, replay.joined(part, stored, messages))
+
+    return run
+
+
+def _staged(lake: HashTable) -> Any:
+    def run(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
+        return staged(lake, key[0].as_py(), rows)
 
     return run
 

@@ -6,15 +6,16 @@ with its key and ``_deleted``.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from opentalos.model.change import StreamView
+from opentalos.model.change import Change, StreamView
 from opentalos.model.datum import DataType
 from opentalos.model.errors import ConfigError, ValidationFailed
 from opentalos.model.table import TableSchema
@@ -22,6 +23,7 @@ from opentalos.pipelines.lake.tables import HashTable
 from opentalos.sdk.core.table.stream_decode import published_name
 from opentalos.sdk.stream import Replica, StoredState, StreamDecoder
 
+SPLIT_ROWS: Final = 10_000  # whose keys are objects of Python at a time
 SCANNED_ROWS: Final = 1_000  # of a scan, in one record batch
 PARTS: Final = 8  # of a table's state, by hash of the key; each is replaced atomically
 PART: Final = "_part"
@@ -50,6 +52,9 @@ MESSAGE: Final = pa.schema(
         pa.field("value", pa.binary(), nullable=False),
         pa.field("sequence_number", pa.string()),
     ]
+)
+STAGED: Final = pa.schema(
+    [pa.field(PART, pa.int32(), nullable=False), pa.field("version", pa.string(), nullable=False)]
 )
 
 
@@ -124,30 +129,51 @@ class Replay:
     def joined(self, part: int, stored: pa.Table, messages: pa.Table) -> pa.Table:
         """The state of one part after more messages, in any order, possibly repeated.
 
+        Only rows that the messages change become objects of Python, so those grow with the batch,
+        not with the table.
+
         Raises: ChangeMissing, ChangeContradicts; ValidationFailed: the schema has changed.
         """
-        decoder = StreamDecoder(self.schema, self.view)
+        changes = self._changes(messages)
+        touched = {self._identity(change) for change in changes}
+        known, others = self._split(stored, touched)
         replica = Replica(self.schema, self.view, complete=self.complete, strict=self.strict)
-        for state in self.states(stored):
+        for state in self.states(known):
             replica.restore(state)
-        changes = [
-            decoder.payload(value, number)[1]
-            for value, number in zip(
-                messages.column("value").to_pylist(),
-                messages.column("sequence_number").to_pylist(),
-                strict=True,
-            )
-        ]
-        # Changes of a row are ordered by their times, even if the topic's partitions have changed.
-        for change in sorted(changes, key=lambda change: change.timestamp_ms):
+        for change in changes:
+            replica.apply(change)
+        rows = [self._row_of(part, state) for state in replica.states()]
+        return pa.concat_tables([others, pa.Table.from_pylist(rows, self.state_schema())])
+
+    def _changes(self, messages: pa.Table) -> list[Change]:
+        """Ordered by their times, also if the topic's partitions have changed."""
+        decoder = StreamDecoder(self.schema, self.view)
+        values, numbers = (messages.column(name) for name in ("value", "sequence_number"))
+        payloads = zip(values.to_pylist(), numbers.to_pylist(), strict=True)
+        changes = [decoder.payload(value, number)[1] for value, number in payloads]
+        for change in changes:
             for name in (*change.columns, *change.image):
                 if name not in self.schema.attributes:
                     raise ValidationFailed(
                         f"the table has a new column {name}; restart the pipeline"
                     )
-            replica.apply(change)
-        rows = [self._row_of(part, state) for state in replica.states()]
-        return pa.Table.from_pylist(rows, self.state_schema())
+        return sorted(changes, key=lambda change: change.timestamp_ms)
+
+    def _identity(self, change: Change) -> tuple[Any, ...]:
+        return tuple(change.key[name].value for name in self.schema.key_columns)
+
+    def _split(self, stored: pa.Table, touched: Set[tuple[Any, ...]]) -> tuple[pa.Table, pa.Table]:
+        """Rows with these keys, and all others, which stay columns of Arrow.
+
+        As objects of Python they would need many times the memory.
+        """
+        stored = stored.cast(self.state_schema())
+        mask = list[bool]()
+        for batch in stored.select(self.schema.key_columns).to_batches(SPLIT_ROWS):
+            keys = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            mask += [key in touched for key in keys]
+        chosen = pa.array(mask, pa.bool_())
+        return stored.filter(chosen), stored.filter(pc.invert(chosen))
 
     def _state_of(self, row: dict[str, Any]) -> StoredState:
         times = row.pop(_TIME), row.pop(_SEQUENCE)
@@ -162,6 +188,11 @@ class Replay:
         _, record, timestamp_ms, sequence, begun_ms, misfits = state
         own = (part, timestamp_ms, sequence, record is None, begun_ms, misfits)
         return {**state.key, **(record or {}), **dict(zip(_OWN, own, strict=True))}
+
+
+def staged(lake: HashTable, part: int, rows: pa.Table) -> pa.Table:
+    """Write a part of the state where its rows are; the version, for the driver to publish."""
+    return pa.Table.from_pylist([{PART: part, "version": lake.stage(part, rows)}], STAGED)
 
 
 def _arrow(kind: DataType) -> Any:

@@ -89,7 +89,7 @@ def break_at(patch: pytest.MonkeyPatch, step: str) -> None:
 
     places: dict[str, tuple[Any, str]] = {
         "open": (Path, "open"),
-        "write": (pq, "write_table"),
+        "write": (pq.ParquetWriter, "write_table"),
         "fsync": (os, "fsync"),
         "utime": (os, "utime"),
         "symlink": (Path, "symlink_to"),

@@ -102,7 +102,8 @@ def _run_options(command: CommandT) -> CommandT:
         click.option(
             "--messages-per-trigger", metavar="N",
             type=click.IntRange(1),
-            show_default="500000; archive: 250000 per task if that is more",
+            show_default="500000; archive, and with --lake metering and monitoring: 250000 per "
+            "task if that is more",
             help="Maximum messages per batch of a stream pipeline.",
         ),
         click.option(

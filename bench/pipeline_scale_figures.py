@@ -1,0 +1,174 @@
+"""Cost per row of usage as months grow, and memory of the state of ``sds-replay``.
+
+    python -m bench.pipeline_scale_figures [--quick]
+
+Usage is laid out as by ``metering``: a Parquet file per hour, 10,000 partitions, contiguous
+offsets. ``export`` reads one month, so its time should not grow with the others; ``reconcile``
+prepares all months, so its time per row should not grow. Each figure is of a process of its own,
+whose peak memory is measured.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from opentalos.model.change import Change, ChangeKind, StreamView
+from opentalos.model.datum import DataType
+from opentalos.model.table import KeyPart, TableSchema
+from opentalos.pipelines.lake.layout import Span
+from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.opening import pipeline_table
+from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+from opentalos.pipelines.metering.usage_lake import UsageLake
+from opentalos.pipelines.metering.usage_table import LAYOUT, SCHEMA
+from opentalos.pipelines.tables.replay_state import PARTS, Replay
+from opentalos.sdk.core.table.values import typed_columns
+from opentalos.wire.sds.change import encode_change
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PARTITIONS: Final = 10_000
+QUICK_PARTITIONS: Final = 500
+MONTHS: Final = (1, 4, 12)
+QUICK_MONTHS: Final = (1, 2)
+YEAR: Final = 2026
+HOURS_APART: Final = 24  # an hour of usage per day
+MINUTES: Final = 6  # of an hour, of each partition
+RECORDS: Final = 10_000_000  # of a table whose stream is replayed
+QUICK_RECORDS: Final = 200_000
+CHANGED: Final = 1_000  # by one batch, of a part
+_JOB_S: Final = 1500.0
+_ATTRIBUTES: Final = {"id": DataType.INT64, "text": DataType.STRING}
+_TEXT: Final = "value of a record, 32 bytes long"
+_CHANGES: Final = pa.schema([("value", pa.binary()), ("sequence_number", pa.string())])
+
+
+def make_usage(home: Path, partitions: int, months: int) -> int:
+    """Usage of the first months of a year; the number of rows."""
+    begin, end = Month(YEAR, 1).begin_ms, Month(YEAR, months).end_ms
+    number = np.repeat(np.arange(partitions), MINUTES)
+    minute = np.tile(np.arange(MINUTES), partitions)
+    names = pa.array([f"topic-{item // 4:06}" for item in number])
+    table, made = HourTable(home, "usage", SCHEMA), 0
+    for index, hour_ms in enumerate(range(begin, end, HOURS_APART * HOUR_MS)):
+        first = (index * MINUTES + minute) * 100
+        at = hour_ms * 1_000 + minute * 60_000_000
+        columns = {
+            "tenant": names, "topic": names, "name": names,
+            "partition": pa.array(number % 4, pa.int32()),
+            "minute": pa.array(at, pa.timestamp("us", "UTC")),
+            "records": np.full(len(number), 100), "bytes": np.full(len(number), 13_700),
+            "first_offset": first, "next_offset": first + 100,
+        }  # fmt: skip
+        table.replace(hour_ms, pa.table(columns))
+        made += len(number)
+    return made
+
+
+def export(home: Path, _count: int) -> int:
+    """Read the first month; the number of rows."""
+    month = Month(YEAR, 1)
+    with UsageLake(pipeline_table(home, "", LAYOUT), Span(month.begin_ms, month.end_ms)) as usage:
+        return sum(rows.num_rows for rows in usage.rows())
+
+
+def reconcile(home: Path, count: int) -> int:
+    """What ``talos bill reconcile`` does with the table; a hundred partitions are then looked up.
+
+    The logs are not part of it: reading them costs as much as they have blocks.
+    """
+    with UsageLake(pipeline_table(home, "", LAYOUT)) as usage:
+        for topic, partition in list(usage.partitions())[:100]:
+            assert usage.minutes(topic, partition)
+    return count
+
+
+def replay(_home: Path, records: int) -> int:
+    """One part of a table of so many records takes a batch; a task does no more at a time."""
+    schema = TableSchema(primary=(KeyPart("id"),), attributes=_ATTRIBUTES)
+    state = Replay("bench", schema, StreamView.MUTATE_LOG)
+    count = records // PARTS
+    fixed = {"text": _TEXT, "_part": 0, "_timestamp_ms": 1, "_sequence": 1, "_deleted": False,
+             "_begun_ms": 0, "_misfits": 0}  # fmt: skip
+    columns = {"id": pa.array(np.arange(count))}
+    fields = state.state_schema()
+    for name, value in fixed.items():
+        columns[name] = pa.repeat(pa.scalar(value, fields.field(name).type), count)
+    stored = pa.table(columns).select(fields.names)
+    found = state.joined(0, stored, _batch(state, schema))
+    assert found.num_rows == count
+    return count
+
+
+def _batch(state: Replay, schema: TableSchema) -> pa.Table:
+    rows = []
+    for key in range(CHANGED):
+        names = typed_columns(schema.attributes, {"id": key})
+        written = typed_columns(schema.attributes, {"text": "changed"})
+        change = Change(ChangeKind.PUT, names, written, {}, written, False, 2, 2)
+        value = encode_change(state.view, "bench", change, None)
+        rows.append({"value": value, "sequence_number": "2"})
+    return pa.Table.from_pylist(rows, _CHANGES)
+
+
+JOBS: Final[dict[str, Callable[[Path, int], int]]] = {
+    "export": export,
+    "reconcile": reconcile,
+    "replay": replay,
+}
+
+
+def _job(name: str, home: Path, count: int) -> None:
+    before = _peak_mb()
+    began = time.perf_counter()
+    rows = JOBS[name](home, count)
+    took_s = time.perf_counter() - began
+    print(f"{name}: {rows:,} rows, {took_s:.1f} s, {took_s / rows * 1e6:.2f} us/row, "
+          f"peak {_peak_mb():.0f} MB ({before:.0f} MB before)", flush=True)  # fmt: skip
+
+
+def _peak_mb() -> float:
+    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, bytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def _apart(name: str, home: Path, count: int) -> None:
+    command = [sys.executable, "-m", "bench.pipeline_scale_figures"]
+    given = ["--job", name, "--home", str(home), "--count", str(count)]
+    subprocess.run([*command, *given], cwd=ROOT, timeout=_JOB_S, check=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print; there is no goal."""
+    parser = argparse.ArgumentParser(description="cost per row of usage, and memory of a replay")
+    parser.add_argument("--quick", action="store_true", help="fewer rows")
+    parser.add_argument("--job", choices=list(JOBS), help=argparse.SUPPRESS)
+    parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args(argv)
+    if given.job:
+        _job(given.job, given.home, given.count)
+        return 0
+    partitions = QUICK_PARTITIONS if given.quick else PARTITIONS
+    for months in QUICK_MONTHS if given.quick else MONTHS:
+        with tempfile.TemporaryDirectory() as folder:
+            rows = make_usage(Path(folder), partitions, months)
+            print(f"months: {months}, partitions: {partitions:,}, rows: {rows:,}", flush=True)
+            for name in ("export", "reconcile"):
+                _apart(name, Path(folder), rows)
+    records = QUICK_RECORDS if given.quick else RECORDS
+    print(f"a part of a replayed table of {records:,} records, {CHANGED:,} changed", flush=True)
+    _apart("replay", Path(), records)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
