@@ -1,7 +1,7 @@
 """Notes of what servers return to readers, for the check of egress."""
 
 from opentalos.broker.quota.egress import EgressCounters
-from opentalos.catalog.topics.topic import Topic
+from opentalos.broker.values import Topic
 from opentalos.model.identity import Principal
 from opentalos.model.names import SYSTEM_TENANT
 from opentalos.testing.simulation.history import Recorder
