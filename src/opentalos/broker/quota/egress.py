@@ -31,7 +31,7 @@ class _Counter:
 class EgressCounters:
     """Counts by topic, reading tenant and minute; a minute that is over becomes events.
 
-    Args: source: names this process for ever; minute_ms: length of a minute.
+    Args: source: names this process and no other; minute_ms: length of a minute.
     """
 
     def __init__(self, clock: Clock, source: str, minute_ms: int) -> None:

@@ -8,7 +8,7 @@ from opentalos.testing.simulation.history import Recorder
 
 
 def note_reads(egress: EgressCounters | None, recorder: Recorder) -> None:
-    """Note each read that these counters are told of; without counters nothing."""
+    """Note each read that these counters count; without counters nothing."""
     if egress is None:
         return
     add = egress.add
