@@ -277,7 +277,7 @@ def egress(number: int = 0, minute: int = 0, **changed: Any) -> EgressEvent:
 def test_egress_has_a_table_of_its_own(bench: Bench) -> None:
     bench.take(event(), egress(0), egress(1, 61), egress(0, source="s1/a0"))
     assert bench.next_offsets() == [10]
-    assert bench.reasons() == []
+    assert bench.writer.bad == 0
     rows = bench.egress.read().sort_by([("source", "ascending"), ("number", "ascending")])
     first, *_ = rows.to_pylist()
     assert first.pop("minute").timestamp() * 1000 == HOUR
