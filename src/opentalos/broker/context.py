@@ -6,6 +6,7 @@ from opentalos.broker.audit.trail import AuditTrail
 from opentalos.broker.cluster.ownership import Ownership
 from opentalos.broker.long_work import LongWork
 from opentalos.broker.messaging.block_reader import BlockReader
+from opentalos.broker.quota.egress import EgressCounters
 from opentalos.catalog.access.authorize import Authorizer, topic_not_exist
 from opentalos.catalog.encryption.tenant_keys import EncryptionPlan, TenantKeys
 from opentalos.catalog.principals.seal import SealMemory
@@ -39,6 +40,7 @@ from opentalos.ports.offload import Offload
 from opentalos.ports.peers import Peers
 
 SETTINGS_MAX = 10_000  # topics whose log settings are cached
+_START_BYTES = 8  # of a random name of one start of a server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,7 @@ class BrokerContext:
     changes: ChangeRates = field(init=False)
     work: LongWork = field(init=False)
     blocks: BlockReader = field(init=False)
+    egress: EgressCounters | None = field(init=False)  # None: reads are not metered
     _settings: dict[str, tuple[Topic, TopicLogSettings]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -101,6 +104,7 @@ class BrokerContext:
         self.changes = ChangeRates(self.config.quota)
         self.work = LongWork(self.config.offload, limits.decodes_waiting_max)
         self.blocks = BlockReader(self.work, limits.decoded_bytes_kept_max)
+        self.egress = _egress(self.clock, self.config)
 
     def topic(self, caller: Principal, action: Permission, resource: str) -> Topic:
         """The topic of a resource name, if the caller may do this to it; sync, hot path.
@@ -143,6 +147,13 @@ class BrokerContext:
                 self._settings.clear()
             cached = self._settings[topic.uuid] = (topic, log_settings(topic, self.config))
         return self.log.partition(cached[1], partition)
+
+
+def _egress(clock: Clock, config: BrokerConfig) -> EgressCounters | None:
+    if config.metering is None or not config.metering.egress:
+        return None
+    start = config.incarnation or clock.token(_START_BYTES).hex()
+    return EgressCounters(clock, f"{config.server}/{start}", config.minute_ms)
 
 
 def log_settings(topic: Topic, config: BrokerConfig) -> TopicLogSettings:

@@ -177,6 +177,7 @@ class MeteringSettings:
 
     enabled: bool = True
     interval_s: float = 30.0  # between usage events of the current minute
+    egress: bool = True  # also count what is read; update pipelines before servers
     partitions: int = 4  # of __usage at creation
     retention_s: int = 40 * 86_400  # of __usage at creation; a month can be billed again
 

@@ -18,10 +18,12 @@ from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import Batch
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.tables import HOUR_MS
+from opentalos.pipelines.metering import egress_table
 from opentalos.pipelines.metering.pipeline import UsageWriter
 from opentalos.pipelines.metering.usage_table import LAYOUT
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.service_events.side_output import side_folder, side_layout
+from opentalos.wire.metrics.egress import EgressEvent
 from opentalos.wire.metrics.usage import MINUTE_MS, UsageEvent
 
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
@@ -66,7 +68,7 @@ class Bench:
         plain = self._spark.createDataFrame(rows, MESSAGES)
         return plain.selectExpr("*", f"timestamp_millis({APPENDED}) AS append_time")
 
-    def take(self, *events: UsageEvent | bytes) -> None:
+    def take(self, *events: UsageEvent | EgressEvent | bytes) -> None:
         values = [item if isinstance(item, bytes) else item.encode() for item in events]
         self.writer(self.messages(values, self._batch * 100), self._batch)
         self._batch += 1
@@ -75,6 +77,10 @@ class Bench:
         order = [("minute", "ascending"), ("partition", "ascending")]
         found: list[dict[str, Any]] = self.table.read().sort_by(order).to_pylist()
         return found
+
+    @property
+    def egress(self) -> LakeTable:
+        return pipeline_table(self._home, self._lake, egress_table.LAYOUT)
 
     def reasons(self) -> list[str]:
         if self._lake:
@@ -250,3 +256,64 @@ def test_a_minute_in_the_future_of_this_machine_goes_aside_too(bench: Bench) -> 
     bench.writer(ahead.withColumn("append_time", F.lit("2100-01-01").cast("timestamp")), 0)
     assert bench.reasons() == ["in the future"]
     assert bench.rows() == []
+
+
+def egress(number: int = 0, minute: int = 0, **changed: Any) -> EgressEvent:
+    """What a tenant read of another's topic in one minute."""
+    usual = EgressEvent(
+        topic="uuid-1",
+        name="orders",
+        tenant="CLshop",
+        reader="CLreader",
+        minute_ms=HOUR + minute * MINUTE_MS,
+        source="s1/9f",
+        number=number,
+        messages=3,
+        bytes=300,
+    )
+    return usual._replace(**changed)
+
+
+def test_egress_has_a_table_of_its_own(bench: Bench) -> None:
+    bench.take(event(), egress(0), egress(1, 61), egress(0, source="s1/a0"))
+    assert bench.next_offsets() == [10]
+    assert bench.writer.bad == 0
+    rows = bench.egress.read().sort_by([("source", "ascending"), ("number", "ascending")])
+    first, *_ = rows.to_pylist()
+    assert first.pop("minute").timestamp() * 1000 == HOUR
+    assert first == {
+        "tenant": "CLshop",
+        "topic": "uuid-1",
+        "name": "orders",
+        "reader": "CLreader",
+        "source": "s1/9f",
+        "number": 0,
+        "messages": 3,
+        "bytes": 300,
+    }
+    assert rows.select(["source", "number"]).to_pylist() == [
+        {"source": "s1/9f", "number": 0},
+        {"source": "s1/9f", "number": 1},
+        {"source": "s1/a0", "number": 0},
+    ]
+
+
+def test_an_egress_event_that_comes_again_counts_once(bench: Bench) -> None:
+    bench.take(egress(0), egress(0), egress(1))
+    files = bench.egress.files()
+    bench.take(egress(1), egress(0))
+    assert bench.egress.files() == files
+    bench.take(egress(1), egress(2))
+    assert sorted(row["number"] for row in bench.egress.read().to_pylist()) == [0, 1, 2]
+
+
+def test_an_invalid_egress_event_goes_to_the_side_output(bench: Bench) -> None:
+    wrong = [egress(minute_ms=HOUR + 1), egress(bytes=-1), egress(reader="")]
+    newer = egress().encode().replace(b'"v":1', b'"v":2')
+    topic = egress(name='x"kind":"egress"')  # of a usage event it would be escaped
+    bench.take(*(item.encode() for item in wrong), newer, topic.encode())
+    assert bench.reasons() == [
+        "not a whole minute", "out of bounds: bytes", "empty name", "newer version: 2",
+    ]  # fmt: skip
+    bench.take(event(name='"kind":"egress"'))
+    assert bench.next_offsets() == [10]

@@ -105,7 +105,7 @@ class MessageService:
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self._limits = context.config.message
+        self._limits, self._egress = context.config.message, context.egress
         self._logs = RemoteLogs(context)
         self._put_routes: dict[tuple[str, str, int], _Route] = {}
         self._held_bytes = 0  # of throttled puts
@@ -252,12 +252,16 @@ class MessageService:
         handle = self._context.throttle.handle(caller, topic, query.partition)
         now_s = asyncio.get_running_loop().time()
         result = _result(read.blocks, read.range, handle.admit_get(now_s))
-        handle.charge_get(now_s, self._count(topic, query.partition, result))
+        bytes_count = self._count(topic, query.partition, result)
+        handle.charge_get(now_s, bytes_count)
+        if self._egress is not None:
+            self._egress.add(topic, caller, result.messages, bytes_count)
         return result
 
-    async def get(self, caller: Principal, query: GetQuery) -> GetResult:
+    async def get(self, caller: Principal, query: GetQuery, *, whole: bool = True) -> GetResult:
         """Read blocks; waits up to ``get_wait_s`` for messages at the log's end.
 
+        Args:   whole: the caller gets whole blocks; otherwise it counts itself what it returns.
         Raises: OffsetOutOfRange, PartitionNotServing, CorruptLog, ThrottleRejected and others.
         """
         topic = self._readable(caller, query.resource, query.partition)
@@ -285,7 +289,10 @@ class MessageService:
         finally:
             self._holds -= 1
         result = _result(read.blocks, read.range)
-        handle.charge_get(loop.time(), self._count(topic, query.partition, result))
+        bytes_count = self._count(topic, query.partition, result)
+        handle.charge_get(loop.time(), bytes_count)
+        if self._egress is not None and whole:
+            self._egress.add(topic, caller, result.messages, bytes_count)
         return result
 
     def _count(self, topic: Topic, partition: int, result: GetResult) -> int:

@@ -201,9 +201,17 @@ class PlainMessageService:
             now_s = loop.time()
             if blocks or now_s >= until_s:
                 reader = self._messages.reader(caller, topic, spot.partition)
-                return await _plain(self._context.blocks, reader, blocks, (spot, bounds, lag))
+                found = await _plain(self._context.blocks, reader, blocks, (spot, bounds, lag))
+                self._meter(topic, caller, found.messages)
+                return found
             if now_s - started_s < QUIET_S:  # the log did not wait for new messages
                 await asyncio.sleep(min(QUIET_S, until_s - now_s))
+
+    def _meter(self, topic: Topic, caller: Principal, messages: Sequence[PlainMessage]) -> None:
+        """Egress is what is returned: a page may be a small part of the block that was read."""
+        if self._context.egress is not None:
+            bytes_count = sum(len(each.message.data) for each in messages)
+            self._context.egress.add(topic, caller, len(messages), bytes_count)
 
     async def _settled(self, caller: Principal, topic: Topic, spot: Spot) -> Spot:
         """The spot with a real offset, so that nothing is missed between two reads."""
@@ -219,7 +227,7 @@ class PlainMessageService:
         """Blocks, and the messages that follow the last of them."""
         query = GetQuery(topic.resource, *spot, *bounds)
         try:
-            found = await self._messages.get(caller, query)
+            found = await self._messages.get(caller, query, whole=False)
         except NotOwner as error:
             if not remote or not error.address:
                 raise

@@ -50,6 +50,7 @@ class MeteringFigures:
     events: int = 0  # durable in __usage
     failures: int = 0  # passes that could not write
     lost_events: int = 0  # of deleted topics, for which there was no room
+    egress_lost_bytes: int = 0  # read, for which there was no counter
     partitions_unmetered: int = 0  # with finished minutes without a durable event
     oldest_unmetered_s: float = 0.0  # since the end of the oldest of these minutes
 
@@ -71,6 +72,7 @@ class Metering:
         self._last: dict[tuple[str, int, int], UsageEvent] = {}  # of deleted topics
         self._retry_s: dict[PartitionKey, float] = {}  # loop time from which it is read again
         self._reads_left = 0
+        self._closing = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -83,6 +85,7 @@ class Metering:
             return
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        self._closing = True
         try:
             async with asyncio.timeout(LAST_EVENTS_S):
                 await self.run_once()
@@ -121,6 +124,7 @@ class Metering:
                 waiting = []
         await self._report(waiting)
         await self._report_last()
+        await self._report_egress()
         return caught_up
 
     async def before_removal(self, dead: Topic) -> None:
@@ -213,6 +217,22 @@ class Metering:
             for event in part:
                 if self._last.get(event.key) == event:
                     del self._last[event.key]
+
+    async def _report_egress(self) -> None:
+        """What was read in the minutes that are over; when the server stops, in the last one, too.
+
+        After a failed put the same events are written again, so each counts once.
+        """
+        egress = self._context.egress
+        if egress is None:
+            return
+        self.figures.egress_lost_bytes = egress.lost_bytes
+        unfinished = self._closing
+        while part := egress.due(EVENTS_PER_PUT_MAX, unfinished=unfinished):
+            await self._put([event.encode() for event in part])
+            self.figures.events += len(part)
+            egress.written(part)
+            unfinished = False  # reads that go on would keep it here
 
     def _settle(self, log: PartitionLog) -> None:
         """Move the mark. Only where no block can come to light whose append time is past."""

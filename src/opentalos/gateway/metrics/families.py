@@ -295,6 +295,8 @@ def _metering(figures: Figures) -> Iterator[Metric]:
     yield _counter("metering_failures", text, metering.failures)
     text = "Usage events of deleted topics that were dropped for lack of memory."
     yield _counter("metering_lost_events", text, metering.lost_events)
+    text = "Payload bytes of reads that were not metered, for lack of memory."
+    yield _counter("metering_egress_lost_bytes", text, metering.egress_lost_bytes)
     text = "Partitions whose usage events are late."
     yield _gauge("metering_partitions_late", text, metering.partitions_unmetered)
     text = "Age of the oldest late minute without a usage event; 0: none."

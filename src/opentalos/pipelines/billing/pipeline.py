@@ -19,6 +19,15 @@ from opentalos.pipelines.billing.credits.credit import Credit, carried, with_cre
 from opentalos.pipelines.billing.credits.credit_file import load_credits
 from opentalos.pipelines.billing.credits.used import open_months, used_elsewhere
 from opentalos.pipelines.billing.daily_usage import DAYS_SCHEMA, daily_totals, days_by_tenant
+from opentalos.pipelines.billing.egress import (
+    LATE,
+    READS_SCHEMA,
+    billable,
+    month_egress,
+    prices_egress,
+    reads_table,
+    with_egress,
+)
 from opentalos.pipelines.billing.invoices.daily_chart import daily_chart
 from opentalos.pipelines.billing.invoices.files import Files, InvoiceFolder, page_name
 from opentalos.pipelines.billing.invoices.invoice import invoices
@@ -27,6 +36,7 @@ from opentalos.pipelines.billing.invoices.tables import (
     DAYS,
     LINES,
     PROBLEMS,
+    READS,
     TOPICS,
     TOTALS,
     to_parquet,
@@ -116,6 +126,7 @@ class Bill:
     topics: pa.Table
     problems: Sequence[str]
     days: pa.Table = field(default_factory=DAYS_SCHEMA.empty_table)  # of ``daily_totals``
+    reads: pa.Table = field(default_factory=READS_SCHEMA.empty_table)  # of ``reads_table``
 
 
 class Billing:
@@ -142,7 +153,7 @@ class Billing:
         options = BillingOptions.of(settings.options, now)
         folder = InvoiceFolder(settings.home, options.month)
         if options.close:  # first: what is in the table then is in the bill
-            _check_over(options.month, now)
+            _check_over(options, now)
             _check_metered(spark, settings, options.month)
         bill = make_bill(spark, settings, options)
         if options.close and bill.problems:
@@ -171,7 +182,9 @@ def make_bill(spark: "SparkSession", settings: PipelineSettings, options: Billin
         order: Any = [(name, "ascending") for name in ("tenant", "name", "topic")]
         topics = topic_totals(partitions).toArrow().sort_by(order)
         order = [(name, "ascending") for name in ("tenant", "day")]
+        egress = _billable_egress(spark, settings, options)
         spans = span_totals(partitions).toArrow().sort_by(order).to_pylist()
+        spans = with_egress(spans, egress) if egress else spans
         days = [(span["tenant"], span["day"]) for span in spans]
         assigned = options.tenants.assigned(days, month, options.plans)
         rows, problems = with_credits(
@@ -202,22 +215,36 @@ def make_bill(spark: "SparkSession", settings: PipelineSettings, options: Billin
             "doubled; see talos bill reconcile"
             for row in sorted(found)
         ]
-    return Bill(month, assigned, lines, topics, problems, daily_totals(usage))
+    return Bill(month, assigned, lines, topics, problems, daily_totals(usage), reads_table(egress))
+
+
+def _billable_egress(
+    spark: "SparkSession", settings: PipelineSettings, options: BillingOptions
+) -> list[Mapping[str, Any]]:
+    tenants, month = options.tenants, options.month
+    if not prices_egress(options.plans, month):
+        return []
+    rows = month_egress(spark, settings, month, tenants.spans(month))
+    read = [(row["tenant"], row["day"]) for row in rows]
+    return billable(rows, tenants.assigned(read, month, options.plans))
 
 
 def invoice_files(bill: Bill, revision: int) -> Files:
     """The content of all files of the invoices."""
     lines, topics = bill.lines.to_pylist(), bill.topics.to_pylist()
+    reads = bill.reads.to_pylist()
     days = days_by_tenant(bill.days, bill.month)
     files = {
         page_name(invoice.tenant): render(
             invoice, daily_chart(bill.month, days.get(invoice.tenant, ()))
         ).encode()
-        for invoice in invoices(bill.assigned, lines, topics, bill.month, revision)
+        for invoice in invoices(bill.assigned, lines, topics, bill.month, revision, reads)
     }
     files[LINES] = to_parquet(bill.lines)
     files[TOPICS] = to_parquet(bill.topics)
     files[DAYS] = to_parquet(bill.days)
+    if reads:
+        files[READS] = to_parquet(bill.reads)
     files[TOTALS] = to_parquet(totals(bill.assigned, lines, topics, bill.month, revision))
     files[PROBLEMS] = "".join(f"{problem}\n" for problem in bill.problems).encode()
     return files
@@ -243,9 +270,11 @@ def _yes(options: Mapping[str, str], name: str) -> bool:
     return _YES_NO[given]
 
 
-def _check_over(month: Month, now: datetime) -> None:
-    if now < month.end:
-        raise ConfigError(f"{month} cannot be closed before {month.end:%Y-%m-%d %H:%M} UTC")
+def _check_over(options: BillingOptions, now: datetime) -> None:
+    month = options.month
+    over = month.end + (LATE if prices_egress(options.plans, month) else timedelta())
+    if now < over:
+        raise ConfigError(f"{month} cannot be closed before {over:%Y-%m-%d %H:%M} UTC")
 
 
 def _check_metered(spark: "SparkSession", settings: PipelineSettings, month: Month) -> None:

@@ -17,6 +17,7 @@ from opentalos.pipelines.billing.plans.days import Days
 from opentalos.pipelines.billing.plans.price_plan import (
     AMOUNT_DECIMALS_MAX,
     COUNT_DIGITS,
+    METERED,
     PRICE_DECIMALS,
     PRICE_DIGITS,
     PricePlan,
@@ -62,7 +63,8 @@ Rows = Iterable[Mapping[str, Any]]
 def priced_rows(assigned: Sequence[Assigned], spans: Rows, month: Month) -> Iterator[Row]:
     """The lines of all tenants for usage, reserved partitions and minimums, in their order.
 
-    Args: spans: tenant, day, records and bytes, of ``span_totals``; no plan changes in a span.
+    Args: spans: tenant, day, records and bytes, of ``span_totals``, perhaps egress; no plan changes
+          in a span.
     """
     used: dict[str, list[Mapping[str, Any]]] = {}
     for span in spans:
@@ -126,11 +128,11 @@ def _run_rows(run: list[Assigned], spans: Rows, month: Month) -> Iterator[Row]:
 
 
 def _metered_rows(plan: PricePlan, spans: Sequence[Mapping[str, Any]], days: Days) -> Iterator[Row]:
-    for resource in (Resource.RECORDS, Resource.BYTES):
+    for resource in METERED:
         rate = plan.rates.get(resource)
         if rate is None:
             continue
-        quantity = sum(int(span[resource]) for span in spans)
+        quantity = sum(int(span.get(resource, 0)) for span in spans)
         for row in _tier_rows(rate, quantity, days):
             exact = row["quantity"] * _scaled(row["price"])
             amount = _money(rounded(exact, _divisor(rate, plan), plan.rounding), plan)

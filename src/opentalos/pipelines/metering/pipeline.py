@@ -1,4 +1,5 @@
-"""The pipeline ``metering``: usage events of the servers into the lake's table "usage" (I9)."""
+"""The pipeline ``metering``: events of the servers into the lake's tables "usage" (I9) and
+"egress"."""
 
 import logging
 from collections.abc import Mapping
@@ -10,7 +11,9 @@ from pyspark.sql import functions as F
 
 from opentalos.pipelines.lake.hours import Hours, hour_of_row
 from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.sink import batch_of, run_table
+from opentalos.pipelines.metering import egress_table
 from opentalos.pipelines.metering.usage_table import (
     CONFLICT,
     EVENT,
@@ -25,6 +28,7 @@ from opentalos.pipelines.pipeline import CHECKPOINT, CHECKPOINT_AT, PipelineSett
 from opentalos.pipelines.service_events.json_events import split_events
 from opentalos.pipelines.service_events.service_topic import ON_EXPIRED, ServiceTopic
 from opentalos.pipelines.service_events.side_output import SideOutput
+from opentalos.wire.metrics.egress import EGRESS_VERSION
 from opentalos.wire.metrics.usage import USAGE_VERSION
 
 if TYPE_CHECKING:
@@ -44,7 +48,7 @@ class Metering:
     """
 
     name = _SOURCE.pipeline
-    about = "usage of tenants, per topic, partition and minute, for the bill"
+    about = "usage and egress of tenants, per topic and minute, for the bill"
     options: Mapping[str, str] = MappingProxyType(
         {
             ON_EXPIRED: f"fail (default) or skip: usage that expired in {TOPIC} before it was read",
@@ -59,10 +63,12 @@ class Metering:
 
 
 class UsageWriter:
-    """Writes batches of messages into the table; invalid messages go to the side output."""
+    """Writes batches of messages into the tables; invalid messages go to the side output."""
 
     def __init__(self, settings: PipelineSettings, table: LakeTable) -> None:
-        self._table, self._side = table, SideOutput(settings, Metering.name)
+        self._settings, self._table = settings, table
+        self._egress: LakeTable | None = None  # the first event of a lake creates it
+        self._side = SideOutput(settings, Metering.name)
         self.bad = 0  # messages for the side output, of this process
         self.conflicts = 0  # events that contradict another event of the same offsets
 
@@ -70,8 +76,13 @@ class UsageWriter:
         """Write one batch; after an error Spark repeats it."""
         kept = messages.persist()
         try:
-            good, bad = split_events(kept, EVENT, USAGE_VERSION, RULES)
-            self.bad += self._side.write(bad, batch_id)
+            measured = egress_table.is_egress("value")
+            good, bad = split_events(kept.where(~measured), EVENT, USAGE_VERSION, RULES)
+            read, bad_read = split_events(
+                kept.where(measured), egress_table.EVENT, EGRESS_VERSION, egress_table.RULES
+            )
+            self.bad += self._side.write(bad.unionByName(bad_read), batch_id)
+            self._take_egress(egress_table.egress_rows(read), batch_id)
             fresh = usage_rows(good)
             hours = _hours(fresh)
             if hours:
@@ -90,6 +101,21 @@ class UsageWriter:
                 hours.replace(batch_of(spark, batch_id, Metering.name), rows)
         finally:
             judged.unpersist()
+
+    def _take_egress(self, fresh: DataFrame, batch_id: int) -> None:
+        starts = _hours(fresh)
+        if not starts:
+            return
+        if self._egress is None:
+            home, lake = self._settings.home, self._settings.lake
+            self._egress = pipeline_table(home, lake, egress_table.LAYOUT, create=True)
+        spark, hours = fresh.sparkSession, Hours(self._egress, egress_table.LAYOUT, starts)
+        rows = egress_table.merge_egress(hours.stored(spark), fresh).persist()
+        try:
+            if not rows.where("source_offset IS NOT NULL").isEmpty():  # else all are stored
+                hours.replace(batch_of(spark, batch_id, Metering.name), rows)
+        finally:
+            rows.unpersist()
 
     def _report(self, conflicts: int) -> None:
         if conflicts:

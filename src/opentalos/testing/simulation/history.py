@@ -58,6 +58,8 @@ Notes are facts without an outcome.
 | usurped | server, by: two stand-alone servers on one storage at once |
 | power-loss, rot | (topic, partition for rot) |
 | usage-event | topic uuid, partition, minute_ms, bytes, first_offset, next_offset |
+| egress-event | topic uuid, reader, minute_ms, source, number, messages, bytes |
+| read | topic uuid, reader, bytes: a server returned them, and counted them |
 | stored-blocks | topic uuid, partition, minute_ms (a minute's length), blocks: [[base offset, |
 | | messages, append_ms, payload bytes]], all that were ever committed; sure: and no others |
 | usage-topic | topic uuid of __usage |

@@ -118,6 +118,7 @@ class Bench:
             topic=self.decide,
             partition_log=lambda *_: self.log,
             ownership=SingleServerOwnership("host:1"),
+            egress=None,
             log=SimpleNamespace(traffic_of=lambda *_: Traffic()),
         )
         self.service = MessageService(context)

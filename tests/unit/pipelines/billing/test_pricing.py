@@ -19,6 +19,7 @@ from tests.unit.pipelines.billing.slow_pricer import rounded as slowly_rounded
 from opentalos.pipelines.billing.plans.days import Days, days_of
 from opentalos.pipelines.billing.plans.price_plan import (
     COUNT_MAX,
+    METERED,
     PRICE_MAX,
     PricePlan,
     Rate,
@@ -62,7 +63,7 @@ def priced(cases: list[Case]) -> dict[str, list[tuple[Any, ...]]]:
     """The lines of each case, which is one tenant."""
     spans = [
         {"tenant": f"t{number}", "day": 0, **{name: Decimal(counts.get(name, 0)) for name in
-         (Resource.RECORDS, Resource.BYTES)}}
+         METERED}}
         for number, (_, counts) in enumerate(cases)
     ]  # fmt: skip
     assigned = [
@@ -152,7 +153,7 @@ def rates(draw: st.DrawFn) -> Rate:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     decimals = draw(st.integers(0, 4))
-    resources = draw(st.sets(st.sampled_from([Resource.RECORDS, Resource.BYTES])))
+    resources = draw(st.sets(st.sampled_from(METERED)))
     plan = replace(
         PLAN,
         decimals=decimals,
@@ -160,7 +161,7 @@ def cases(draw: st.DrawFn) -> Case:
         minimum=draw(st.decimals(0, 100, places=decimals)),
         rates={name: draw(rates()) for name in sorted(resources)},
     )
-    used = {Resource.RECORDS: draw(counts), Resource.BYTES: draw(counts)}
+    used = {name: draw(counts) for name in METERED}
     return plan, used
 
 

@@ -45,6 +45,17 @@ class TopicUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReads:
+    """What one tenant read of one topic in the month, as it was measured."""
+
+    name: str
+    topic: str
+    reader: str
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invoice:
     """The invoice of one tenant for one month; ``plan``: the last one."""
 
@@ -56,6 +67,7 @@ class Invoice:
     topics: tuple[TopicUse, ...]
     parts: tuple[Assigned, ...] = ()  # of the month, with their plans
     time_zone: str = ""  # for display; empty: UTC
+    reads: tuple[TopicReads, ...] = ()
 
     @property
     def decimals(self) -> int:
@@ -72,13 +84,19 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def invoices(
-    assigned: Sequence[Assigned], lines: Rows, topics: Rows, month: Month, revision: int
+    assigned: Sequence[Assigned],
+    lines: Rows,
+    topics: Rows,
+    month: Month,
+    revision: int,
+    reads: Rows = (),
 ) -> Iterator[Invoice]:
     """An invoice for each tenant that has a plan, even if its total is zero.
 
-    Args: lines: with the columns of ``pricing.LINES``; topics: of ``topic_totals``.
+    Args: lines: with the columns of ``pricing.LINES``; topics: of ``topic_totals``;
+          reads: of ``reads_table``.
     """
-    lines_of, topics_of = _by_tenant(lines), _by_tenant(topics)
+    lines_of, topics_of, reads_of = map(_by_tenant, (lines, topics, reads))
     for tenant, entries in groupby(assigned, key=lambda entry: entry.tenant):
         parts = tuple(entries)
         plans = [part.plan for part in parts if part.plan is not None]
@@ -92,6 +110,7 @@ def invoices(
                 topics=tuple(map(_topic, topics_of.get(tenant, ()))),
                 parts=parts,
                 time_zone=parts[-1].time_zone,
+                reads=tuple(map(_reads, reads_of.get(tenant, ()))),
             )
 
 
@@ -120,6 +139,16 @@ def _line(row: Mapping[str, Any]) -> InvoiceLine:
         id=row["id"] or "",
         day=row["date"],
         reason=row["reason"] or "",
+    )
+
+
+def _reads(row: Mapping[str, Any]) -> TopicReads:
+    return TopicReads(
+        name=row["name"],
+        topic=row["topic"],
+        reader=row["reader"],
+        messages=int(row["messages"]),
+        bytes=int(row["bytes"]),
     )
 
 

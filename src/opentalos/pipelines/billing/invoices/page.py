@@ -7,14 +7,15 @@ from html import escape
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from opentalos.pipelines.billing.invoices.invoice import Invoice, InvoiceLine, TopicUse
+from opentalos.pipelines.billing.invoices.invoice import Invoice, InvoiceLine, TopicReads, TopicUse
 from opentalos.pipelines.billing.invoices.sizes import size_text
-from opentalos.pipelines.billing.plans.price_plan import Resource
+from opentalos.pipelines.billing.plans.price_plan import OF_BYTES, Resource
 from opentalos.pipelines.billing.pricing import FREE_TIER
 
 _NAMES: Final = {
     Resource.RECORDS: ("Messages stored", "message", "messages"),
     Resource.BYTES: ("Bytes stored", "byte", "bytes"),
+    Resource.EGRESS: ("Bytes read, as measured", "byte", "bytes"),
     Resource.PARTITIONS: ("Reserved partitions", "partition and month", "partitions"),
     Resource.MINIMUM: ("Up to the minimum of the plan", "month", ""),
     Resource.CREDIT: ("Credit", "", ""),
@@ -62,11 +63,13 @@ def render(invoice: Invoice, chart: str = "") -> str:
         *_facts(invoice),
         *_lines(invoice),
         *_topics(invoice),
+        *_read(invoice),
         *([chart] if chart else []),
         "<footer>Counted is what was stored, by the minute of its append time in UTC. Each "
         "amount is quantity &times; price, rounded once; what is due for a month is due for a part "
         "of it by days, and so are free quotas and tiers. The total is the sum of the amounts. The "
-        "month and all dates are in UTC.</footer></body></html>\n",
+        "month and all dates are in UTC."
+        f"{_measured(invoice)}</footer></body></html>\n",
     ]
     return "\n".join(parts)
 
@@ -119,7 +122,7 @@ def _lines(invoice: Invoice) -> Iterator[str]:
     for line in invoice.lines:
         name, _, _ = _NAMES[line.resource]
         quantity = "" if line.resource in _UNPRICED else f"{line.quantity:,}"
-        if line.resource is Resource.BYTES:
+        if line.resource in OF_BYTES:
             quantity += f"<small>{size_text(line.quantity)}</small>"
         yield (
             f"<tr><td>{name}{''.join(_notes(invoice, line))}</td>"
@@ -151,6 +154,34 @@ def _topic(topic: TopicUse) -> str:
     numbers = (topic.partitions, topic.records, topic.bytes)
     cells = "".join(f'<td class="n">{number:,}</td>' for number in numbers)
     return f"<tr><td>{escape(topic.name)}<small>{escape(topic.topic)}</small></td>{cells}</tr>"
+
+
+def _read(invoice: Invoice) -> Iterator[str]:
+    if not invoice.reads:
+        return
+    yield "<h2>Reads by topic</h2>"
+    yield '<table><thead><tr><th>Topic</th><th>Read by</th><th class="n">Messages</th>'
+    yield '<th class="n">Bytes</th></tr></thead><tbody>'
+    yield from map(_reads_row, invoice.reads)
+    messages = sum(reads.messages for reads in invoice.reads)
+    count = sum(reads.bytes for reads in invoice.reads)
+    cells = "".join(f'<td class="n">{number:,}</td>' for number in (messages, count))
+    yield f'</tbody><tfoot><tr><td colspan="2">All</td>{cells}</tr></tfoot></table>'
+
+
+def _reads_row(reads: TopicReads) -> str:
+    cells = "".join(f'<td class="n">{number:,}</td>' for number in (reads.messages, reads.bytes))
+    name = f"{escape(reads.name)}<small>{escape(reads.topic)}</small>"
+    return f"<tr><td>{name}</td><td>{escape(reads.reader)}</td>{cells}</tr>"
+
+
+def _measured(invoice: Invoice) -> str:
+    if not any(line.resource is Resource.EGRESS for line in invoice.lines):
+        return ""
+    return (
+        " Bytes read are measured by the servers that returned them, by the minute of their "
+        "clocks; they cannot be counted again."
+    )
 
 
 def _notes(invoice: Invoice, line: InvoiceLine) -> Iterator[str]:

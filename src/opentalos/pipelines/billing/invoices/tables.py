@@ -18,6 +18,7 @@ LINES: Final = "lines.parquet"
 TOTALS: Final = "totals.parquet"
 TOPICS: Final = "topics.parquet"
 DAYS: Final = "days.parquet"
+READS: Final = "reads.parquet"  # only if something that was read has a price
 PROBLEMS: Final = "problems.txt"
 FORMAT: Final = 2
 _COMPARED: Final = (LINES, TOTALS, TOPICS, PROBLEMS)

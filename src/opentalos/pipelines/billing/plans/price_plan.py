@@ -29,10 +29,15 @@ class Resource(StrEnum):
 
     RECORDS = "records"
     BYTES = "bytes"
+    EGRESS = "egress"  # bytes read
     PARTITIONS = "reserved_partitions"
     MINIMUM = "minimum"
     CREDIT = "credit"
     REFUND = "refund"
+
+
+METERED: Final = (Resource.RECORDS, Resource.BYTES, Resource.EGRESS)
+OF_BYTES: Final = (Resource.BYTES, Resource.EGRESS)
 
 
 class Rounding(StrEnum):

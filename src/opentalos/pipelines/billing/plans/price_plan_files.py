@@ -11,6 +11,8 @@ from opentalos.model.errors import ConfigError
 from opentalos.pipelines.billing.plans.price_plan import (
     AMOUNT_DECIMALS_MAX,
     COUNT_MAX,
+    METERED,
+    OF_BYTES,
     PRICE_DECIMALS,
     PRICE_MAX,
     TIERS_MAX,
@@ -105,7 +107,7 @@ def _plan(table: TomlTable) -> PricePlan | None:
 
 
 def _rates(table: TomlTable) -> Iterator[tuple[Resource, Rate]]:
-    for resource in (Resource.RECORDS, Resource.BYTES):
+    for resource in METERED:
         below = table.table(resource)
         if below is not None:
             rate = _metered(below, resource)
@@ -146,11 +148,11 @@ def _unit(table: TomlTable, resource: Resource) -> tuple[int, str] | None:
     value = table.raw("unit")
     if value is None:
         return 1, ""
-    if resource is Resource.BYTES and isinstance(value, str) and value in UNITS:
+    if resource in OF_BYTES and isinstance(value, str) and value in UNITS:
         return UNITS[value], value
     if type(value) is int and 1 <= value <= UNIT_MAX:
         return value, ""
-    names = f", or one of {', '.join(UNITS)}" if resource is Resource.BYTES else ""
+    names = f", or one of {', '.join(UNITS)}" if resource in OF_BYTES else ""
     rule = f"must be an integer from 1 to {UNIT_MAX:,}{names}"
     table.fault(f"unit {rule}, not {shown_value(value)}", "unit")
     return None

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 
 from opentalos.testing.simulation.checks import (
     cluster,
+    egress,
     groups,
     lending,
     messages,
@@ -70,6 +71,7 @@ ANOMALIES: dict[str, str] = {
     "false-sequence-gap": "an idempotent producer was rejected although it left out nothing",
     "two-writers": "an older epoch's commit succeeded after a newer epoch's commit",
     "meter-drift": "usage events and committed messages differ",
+    "egress-drift": "egress events report more than was read, or one has two contents",
     "missing-mutation": "an acknowledged change of a row, or one before it, is not in a stream",
     "cdc-phantom": "a stream has a change that no client sent, or that was rejected",
     "cdc-row-inversion": "changes of a row are stored in another order than they were made",
@@ -153,6 +155,7 @@ HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
     servers.false_sequence_gaps,
     servers.tenant_leaks,
     metering.meter_drift,
+    egress.egress_drift,
     servers.stuck_partitions,
     servers.reported,
     cluster.moved_for_announced_restarts,

@@ -14,12 +14,14 @@ from opentalos.testing.simulation.stores.stored_journals import JOURNAL_SUFFIX, 
 from opentalos.testing.simulation.stores.stored_logs import Partition, stored_logs
 from opentalos.testing.simulation.world.server import ServerLost, UnansweredBug
 from opentalos.testing.simulation.world.world import World
+from opentalos.wire.metrics.egress import EGRESS_KIND
 
 ROOT = Principal(id="root", number=1, admin=True)
 PATIENCE_S = 60.0  # after the faults everything must be metered within this time
 POLL_S = 2.0
 PAGE = Bounds(messages_max=10_000, bytes_max=8 << 20)
 _FIELDS = ("topic", "partition", "minute_ms", "bytes", "first_offset", "next_offset")
+_EGRESS_FIELDS = ("topic", "reader", "minute_ms", "source", "number", "messages", "bytes")
 
 Lines = list[bytes]
 
@@ -42,7 +44,9 @@ class UsageAuditor(Client):
             await asyncio.sleep(POLL_S)
         for line in lines or ():
             event = json.loads(line)
-            self.world.recorder.note("usage-event", **{name: event[name] for name in _FIELDS})
+            egress = event.get("kind") == EGRESS_KIND
+            kind, fields = ("egress-event", _EGRESS_FIELDS) if egress else ("usage-event", _FIELDS)
+            self.world.recorder.note(kind, **{name: event[name] for name in fields})
 
     def note_stored(self) -> None:
         """Note all blocks that were ever committed; call this when no server runs."""
@@ -106,6 +110,8 @@ def _covers_all(lines: Lines, ends: dict[Partition, int]) -> bool:
     metered: dict[Partition, int] = {}
     for line in lines:
         event = json.loads(line)
+        if event.get("kind") == EGRESS_KIND:
+            continue
         key = (event["topic"], event["partition"])
         metered[key] = max(metered.get(key, 0), event["next_offset"])
     return all(metered.get(key, 0) >= end for key, end in ends.items())

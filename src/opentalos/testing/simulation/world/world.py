@@ -53,6 +53,7 @@ from opentalos.testing.simulation.stores.kills import Kill, Kills, draw_kills
 from opentalos.testing.simulation.stores.stored_logs import Partition
 from opentalos.testing.simulation.world.bounds import Bounds, small_bounds
 from opentalos.testing.simulation.world.clock import SimulatedClock
+from opentalos.testing.simulation.world.reads import note_reads
 from opentalos.testing.simulation.world.server import (
     ENCRYPTION,
     InjectedBug,
@@ -76,7 +77,7 @@ TIGHT_QUOTA = 0.2  # probability that a seed has a low put quota
 SKEW_MS = 200  # between servers' clocks
 TEXT, ZEROS, NOISE = "text", "zeros", "noise"  # kinds of payloads
 
-METERING = MeteringSettings(interval_s=0.7, partitions=1)
+METERING = MeteringSettings(interval_s=0.7, partitions=1, egress=False)
 
 LOG_LIMITS = LogLimits(
     group_blocks_max=8,
@@ -154,6 +155,7 @@ class WorldConfig:
     leaves: float = 0.03  # probability that a worker that could read leaves its group instead
     metered: float = 0.5  # probability that a seed has metering
     minute_ms: int = 2_000  # length of a metering minute
+    egress: bool = False  # with metering, also of what is read
     tabled: float = 0.2  # probability that a seed has a structured table
     switched: float = 0.5  # probability that a stream of the table is disabled and enabled
     gapped: float = 0.25  # that the table prefers a gap, and one of its topics rejects writes long
@@ -326,7 +328,7 @@ class World:
             topic=self.config.topic,
             group=self.config.group,
             quota=self.quota,
-            metering=METERING if self.metered else None,
+            metering=replace(METERING, egress=self.config.egress) if self.metered else None,
             minute_ms=self.config.minute_ms,
             sds=self.config.sds,
             encryption=ENCRYPTION if self.config.encrypted else None,
@@ -334,6 +336,7 @@ class World:
         clock = SimulatedClock(self.loop, rng, skew_ms=skew_ms + self._wrong_ms)
         server = SimulatedServer(self.disk, f"{name}.{incarnation}", config, self.stores, clock)
         self._servers.append(server)
+        note_reads(server.broker.context.egress, self.recorder)
         return server
 
     def _boot_clock(self) -> None:

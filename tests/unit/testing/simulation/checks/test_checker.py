@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.testing.simulation.checks import (
     cluster_stories,
+    egress_stories,
     lease_stories,
     lookup_stories,
     metering_stories,
@@ -26,6 +27,7 @@ CASES = (
     | lease_stories.CASES
     | lookup_stories.CASES
     | metering_stories.CASES
+    | egress_stories.CASES
     | sequence_stories.CASES
     | storage_stories.CASES
     | table_stories.CASES
