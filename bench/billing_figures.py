@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from bench.report import Figure
 from opentalos.pipelines.billing.pipeline import BILLING
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.metering.usage_table import SCHEMA
 from opentalos.pipelines.pipeline import PipelineSettings

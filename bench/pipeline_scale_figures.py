@@ -25,7 +25,7 @@ from opentalos.model.change import Change, ChangeKind, StreamView
 from opentalos.model.datum import DataType
 from opentalos.model.table import KeyPart, TableSchema
 from opentalos.pipelines.lake.layout import Span
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.metering.usage_lake import UsageLake

@@ -29,7 +29,8 @@ def tls_reason(error: ssl.SSLError) -> str:
     if code == _EXPIRED:
         return "the server's certificate has expired"
     if code in _OTHER_NAME:
-        return f"the server's certificate is for another name: {error.verify_message}"  # type: ignore[attr-defined]
+        named = getattr(error, "verify_message", "")
+        return f"the server's certificate is for another name: {named}"
     reason = error.reason or ""
     if reason in _NO_TLS:
         return "the port does not speak TLS: use http://, or configure [tls] of the server"

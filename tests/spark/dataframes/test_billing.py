@@ -15,8 +15,8 @@ from opentalos.model.errors import ConfigError
 from opentalos.pipelines.billing.closing import Watermark
 from opentalos.pipelines.billing.pipeline import BILLING, BilledWithProblems
 from opentalos.pipelines.billing.reconcile import reconcile_with
-from opentalos.pipelines.lake.month import Month
 from opentalos.pipelines.lake.opening import pipeline_table
+from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.metering.usage_lake import MinuteUse
 from opentalos.pipelines.metering.usage_table import LAYOUT, SCHEMA

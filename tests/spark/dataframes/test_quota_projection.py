@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from opentalos.pipelines.lake.whole_days import DAY_MS
+from opentalos.pipelines.lake.periods.whole_days import DAY_MS
 from opentalos.pipelines.quota.pipeline import daily_traffic, projected, projections
 
 END_DAY = 20_000

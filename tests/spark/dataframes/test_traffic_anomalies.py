@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from opentalos.model.errors import ConfigError
+from opentalos.pipelines.lake.periods.whole_days import DAY_MS
 from opentalos.pipelines.lake.tables import HourTable
-from opentalos.pipelines.lake.whole_days import DAY_MS
 from opentalos.pipelines.metering.usage_table import SCHEMA
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.traffic.anomaly_pipeline import TRAFFIC_ANOMALIES, UnusualTraffic

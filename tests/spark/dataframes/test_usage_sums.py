@@ -14,7 +14,7 @@ from opentalos.pipelines.billing.usage_sums import (
     topic_totals,
     with_day,
 )
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 MARCH = Month(2026, 3)
 USAGE = (

@@ -35,8 +35,8 @@ from tests.spark.standalone.standalone_cluster import (
 
 from opentalos.pipelines.billing.reconcile import reconcile
 from opentalos.pipelines.lake.layout import Span
-from opentalos.pipelines.lake.month import Month
 from opentalos.pipelines.lake.opening import open_existing, pipeline_table
+from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.metering.usage_table import LAYOUT
 from opentalos.sdk import Message, TalosProducer
 

@@ -10,7 +10,7 @@ from tests.server_process import ROOT_KEY, ServerProcess
 from tests.spark.quota.usage import Use, write_hour
 
 from opentalos.model.errors import ConfigError, QuotaAutoApproveFailed
-from opentalos.pipelines.lake.whole_days import DAY_MS
+from opentalos.pipelines.lake.periods.whole_days import DAY_MS
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.quota.pipeline import QUOTA_PROJECTION
 from opentalos.pipelines.runtime.connection import client_config

@@ -15,8 +15,8 @@ from tests.spark.quota.usage import Use, write_hour
 
 from opentalos.model.errors import ConfigError
 from opentalos.model.message import PartitionKey
+from opentalos.pipelines.lake.periods.whole_days import DAY_MS
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
-from opentalos.pipelines.lake.whole_days import DAY_MS
 from opentalos.pipelines.metering.usage_table import SCHEMA, TABLE
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.runtime.connection import client_config

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from opentalos.model.errors import TopicNotExist
 from opentalos.model.names import uuid_of
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 from opentalos.sdk.rest_client import RestClient
 
 _OFFSET_MAX: Final = (1 << 62) - 1  # beyond every log: a question for its state, not its minutes

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from opentalos.pipelines.billing.invoices.daily_chart import DayUse
 from opentalos.pipelines.billing.plans.price_plan import COUNT_DIGITS
-from opentalos.pipelines.lake.month import Month
-from opentalos.pipelines.lake.whole_days import DAY_MS
+from opentalos.pipelines.lake.periods.month import Month
+from opentalos.pipelines.lake.periods.whole_days import DAY_MS
 
 _COUNT: Final = f"decimal({COUNT_DIGITS},0)"
 _COUNT_ARROW: Final = pa.decimal128(COUNT_DIGITS, 0)

@@ -16,8 +16,8 @@ from opentalos.pipelines.billing.plans.price_plan import COUNT_DIGITS, PricePlan
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.billing.usage_sums import with_day
 from opentalos.pipelines.lake.layout import Span
-from opentalos.pipelines.lake.month import Month
 from opentalos.pipelines.lake.opening import pipeline_table
+from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.lake.sink import table_frame
 from opentalos.pipelines.metering.egress_table import LAYOUT
 from opentalos.pipelines.pipeline import PipelineSettings

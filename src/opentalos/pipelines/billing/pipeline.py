@@ -60,7 +60,7 @@ from opentalos.pipelines.billing.usage_sums import (
     with_day,
 )
 from opentalos.pipelines.lake.layout import Span
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.metering.usage_frame import usage_frame
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.runtime.connection import client_config

@@ -26,7 +26,7 @@ from opentalos.pipelines.billing.plans.price_plan import (
     Rounding,
 )
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 AMOUNT_ARROW: Final = pa.decimal128(COUNT_DIGITS + AMOUNT_DECIMALS_MAX, AMOUNT_DECIMALS_MAX)
 _COUNT_ARROW: Final = pa.decimal128(COUNT_DIGITS, 0)

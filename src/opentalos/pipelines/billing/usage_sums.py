@@ -13,8 +13,8 @@ from pyspark.sql.types import DecimalType
 
 from opentalos.pipelines.billing.plans.days import Days
 from opentalos.pipelines.billing.plans.price_plan import COUNT_DIGITS
-from opentalos.pipelines.lake.month import Month
-from opentalos.pipelines.lake.whole_days import DAY_MS
+from opentalos.pipelines.lake.periods.month import Month
+from opentalos.pipelines.lake.periods.whole_days import DAY_MS
 
 COUNT: Final = DecimalType(COUNT_DIGITS, 0)
 _ENDS: Final = ("first_offset", "next_offset")  # of a minute

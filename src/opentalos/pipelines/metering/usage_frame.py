@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import ALL, Span
 from opentalos.pipelines.lake.opening import pipeline_table
+from opentalos.pipelines.lake.periods.whole_days import DAY_MS, days_before
 from opentalos.pipelines.lake.sink import check_lake, table_frame
-from opentalos.pipelines.lake.whole_days import DAY_MS, days_before
 from opentalos.pipelines.metering.usage_table import LAYOUT, TABLE
 from opentalos.pipelines.pipeline import PipelineSettings
 

@@ -41,7 +41,7 @@ _PARAMETERS: Final = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE"}
 class DruidStore:
     """A table is a datasource with one segment per hour, or a few if it is large.
 
-    The tables of a set share a datasource, in which ``TABLE_NAME`` tells them apart: a task costs
+    The tables of a set share a datasource with the column ``TABLE_NAME``, since a task costs
     seconds however few its rows are, so an hour of the set needs one task instead of one per table.
     A new version of an hour replaces the old one atomically; ``replace`` returns when the broker
     serves it.

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from opentalos.adapters.system_clock import SystemClock
-from opentalos.pipelines.lake.whole_days import DAY_MS, days_option
+from opentalos.pipelines.lake.periods.whole_days import DAY_MS, days_option
 from opentalos.pipelines.metering.usage_frame import usage_days
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.quota.traffic_fit import WEEK, Days, fit

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.model.errors import ConfigError, TalosError
-from opentalos.pipelines.lake.whole_days import DAY_MS, days_option
+from opentalos.pipelines.lake.periods.whole_days import DAY_MS, days_option
 from opentalos.pipelines.metering.usage_frame import usage_days
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.quota.pipeline import HISTORY_DAYS_MAX, daily_traffic

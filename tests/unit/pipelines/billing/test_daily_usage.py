@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from opentalos.pipelines.billing.daily_usage import DAYS_SCHEMA, days_by_tenant
 from opentalos.pipelines.billing.invoices.daily_chart import DayUse
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 FEBRUARY = Month(2026, 2)
 FIRST = 20_485  # 2026-02-01, in days since 1970-01-01

@@ -20,7 +20,7 @@ from opentalos.pipelines.billing.plans.price_plan import (
 )
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.billing.pricing import line_table, priced_rows
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 MARCH = Month(2026, 3)
 GIB = 1 << 30

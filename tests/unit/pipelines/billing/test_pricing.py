@@ -30,7 +30,7 @@ from opentalos.pipelines.billing.plans.price_plan import (
 from opentalos.pipelines.billing.plans.price_plan_files import load_price_plans
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.billing.pricing import line_table, priced_rows, rounded
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 # Independent of the machine's speed: few examples, without a deadline, the same in each run.
 QUICK = settings(

@@ -9,8 +9,8 @@ import pytest
 
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import Span
-from opentalos.pipelines.lake.month import Month
 from opentalos.pipelines.lake.opening import pipeline_table
+from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.metering.usage_lake import MinuteUse, UsageLake
 from opentalos.pipelines.metering.usage_table import LAYOUT, SCHEMA

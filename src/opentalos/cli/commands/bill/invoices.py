@@ -12,7 +12,7 @@ from opentalos.cli.output.formats import Output, with_format
 from opentalos.model.errors import NotFound, TalosError
 
 if TYPE_CHECKING:
-    from opentalos.pipelines.lake.month import Month
+    from opentalos.pipelines.lake.periods.month import Month
 
 _TOTAL: Final = ("tenant", "plan", "records", "bytes", "amount", "currency", "problem")
 _LINE: Final = ("line", "plan", "period_begin", "period_end", "resource", "from_count",

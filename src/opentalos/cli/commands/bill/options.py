@@ -9,13 +9,13 @@ import click
 from opentalos.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from opentalos.pipelines.lake.month import Month
+    from opentalos.pipelines.lake.periods.month import Month
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 def _as_month(_ctx: click.Context, _param: click.Parameter, value: str | None) -> "Month | None":
-    from opentalos.pipelines.lake.month import Month
+    from opentalos.pipelines.lake.periods.month import Month
 
     try:
         return None if value is None else Month.parse(value)

@@ -23,7 +23,7 @@ from opentalos.model.errors import TalosError
 if TYPE_CHECKING:
     from opentalos.pipelines.billing.reconcile import Reconciliation
     from opentalos.pipelines.lake.lake_table import LakeTable
-    from opentalos.pipelines.lake.month import Month
+    from opentalos.pipelines.lake.periods.month import Month
 
 _RESULT: Final = (
     "name", "partition", "records", "bytes", "pending", "minutes_compared",

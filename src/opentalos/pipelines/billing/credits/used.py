@@ -7,7 +7,7 @@ from pathlib import Path
 from opentalos.pipelines.billing.credits.credit import Credit
 from opentalos.pipelines.billing.invoices.files import InvoiceFolder, invoices_folder
 from opentalos.pipelines.billing.invoices.tables import LINES, read_rows
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 
 def used_elsewhere(home: Path, month: Month, credits: Iterable[Credit]) -> dict[str, Decimal]:

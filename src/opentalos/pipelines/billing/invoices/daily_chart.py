@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from opentalos.pipelines.billing.invoices.sizes import size_text
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 _WIDTH: Final = 720  # of the drawing, which is scaled to the page
 _HEIGHT: Final = 132

@@ -24,7 +24,7 @@ from opentalos.model.errors import ConfigError
 from opentalos.pipelines.billing.invoices.tables import same_bill
 from opentalos.pipelines.lake.durable_files import sync_folder, write_json
 from opentalos.pipelines.lake.folder_writers import fence, writing
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 _CURRENT: Final = "current"
 _LEDGER: Final = "ledger.json"

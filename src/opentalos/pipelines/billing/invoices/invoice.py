@@ -9,7 +9,7 @@ from typing import Any
 
 from opentalos.pipelines.billing.plans.price_plan import PricePlan, Resource
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.billing.pricing import AMOUNT_ARROW
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 TOTALS_SCHEMA: Final = pa.schema(
     [

@@ -5,7 +5,7 @@ from datetime import date
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 

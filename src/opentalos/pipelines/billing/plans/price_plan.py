@@ -6,7 +6,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 # Limits of the arithmetic in pricing.py: 20 digits of a count and 17 of a price give 37 digits; a
 # decimal of Spark has at most 38.

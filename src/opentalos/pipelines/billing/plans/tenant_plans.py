@@ -16,7 +16,7 @@ from opentalos.pipelines.billing.plans.days import WHOLE, Days, day_number, days
 from opentalos.pipelines.billing.plans.price_plan import PricePlan, PricePlans
 from opentalos.pipelines.billing.plans.price_plan_files import refuse
 from opentalos.pipelines.billing.plans.toml_reader import Faults, TomlTable, read_toml
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 NO_PLAN: Final = "none"  # as a plan's name: not a customer from that day on
 RESERVED_MAX: Final = 10**9

@@ -11,7 +11,7 @@ from typing import Any, Final
 from opentalos.model.checks import integer, plural, shown_value
 from opentalos.pipelines.billing.plans.days import parse_day
 from opentalos.pipelines.billing.plans.toml_lines import Path, line_at, lines_of
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 FILE_BYTES_MAX: Final = 1 << 20
 _NO_LINES: Final[Mapping[Path, int]] = {}

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 
 from opentalos.testing.simulation.checks import (
     cluster,
-    egress,
     groups,
     lending,
     messages,
@@ -155,7 +154,7 @@ HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
     servers.false_sequence_gaps,
     servers.tenant_leaks,
     metering.meter_drift,
-    egress.egress_drift,
+    metering.egress_drift,
     servers.stuck_partitions,
     servers.reported,
     cluster.moved_for_announced_restarts,

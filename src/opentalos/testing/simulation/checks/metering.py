@@ -3,11 +3,15 @@
 Usage events, upserted by (topic, partition, minute) with the larger ``next_offset``, must report
 exactly what was committed to each partition, minute by minute from its first message, without a
 gap. They must report nothing else.
+
+Egress, which the log cannot prove, is never billed twice: a killed server loses what it had not
+written, so events may report less than was read. An event that comes again, known by its source and
+number, must be the same one.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opentalos.testing.simulation.checks.anomaly import Anomaly
 from opentalos.testing.simulation.checks.view.log_view import (
@@ -127,3 +131,24 @@ def _stored(history: History) -> dict[PartitionName, list[_Row]]:
 
 def _usage_topics(history: History) -> set[str]:
     return {note.args["topic"] for note in history.noted("usage-topic")}
+
+
+_Reading = tuple[str, str]  # topic uuid, reader
+
+
+def egress_drift(history: History) -> Iterator[Anomaly]:
+    """Events report more bytes of a topic and reader than were read, or contradict each other."""
+    events: dict[tuple[str, int], dict[str, Any]] = {}
+    for note in history.noted("egress-event"):
+        key = note.args["source"], note.args["number"]
+        if events.setdefault(key, dict(note.args)) != note.args:
+            yield Anomaly("egress-drift", f"event {key} is {note.args} and {events[key]}")
+    reported, read = Counter[_Reading](), Counter[_Reading]()
+    for event in events.values():
+        reported[event["topic"], event["reader"]] += event["bytes"]
+    for note in history.noted("read"):
+        read[note.args["topic"], note.args["reader"]] += note.args["bytes"]
+    for place in sorted(reported):
+        if reported[place] > read[place]:
+            text = f"events of topic {place[0]} report {reported[place]} bytes read by {place[1]}"
+            yield Anomaly("egress-drift", f"{text}, but there were {read[place]}")

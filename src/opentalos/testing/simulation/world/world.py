@@ -483,16 +483,14 @@ class World:
         self.recorder.note("truncated", topic=topic_uuid, partition=partition)
 
     def _observe(self, event: DiskEvent) -> None:
-        if event.kind == "file-commit":
-            self.recorder.note("file-commit", path=event.path, process=event.process)
+        if event.kind in ("file-commit", "recover-refused"):
+            self.recorder.note(event.kind, path=event.path, process=event.process)
         elif event.kind == "segment-open":
             files_max = self.config.log.journal_files_open_max
             if 0 < files_max < event.length:
                 self.recorder.note(
                     "too-many-files", process=event.process, count=event.length, most=files_max
                 )
-        elif event.kind == "recover-refused":
-            self.recorder.note("recover-refused", path=event.path, process=event.process)
 
 
 def _draw_quota(rng: random.Random) -> QuotaLimits:

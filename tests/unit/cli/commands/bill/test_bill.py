@@ -21,8 +21,8 @@ from opentalos.pipelines.billing.plans.price_plan import PricePlan, Rounding
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.billing.pricing import LINES
 from opentalos.pipelines.lake.layout import Batch
-from opentalos.pipelines.lake.month import Month
 from opentalos.pipelines.lake.opening import pipeline_table
+from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.lake.tables import HourTable
 from opentalos.pipelines.metering.usage_table import LAYOUT, SCHEMA
 

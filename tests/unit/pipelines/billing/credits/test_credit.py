@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from opentalos.pipelines.billing.credits.credit import Credit, carried, taken, with_credits
 from opentalos.pipelines.billing.plans.price_plan import PricePlan, Resource, Rounding
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 # Independent of the machine's speed: few examples, without a deadline, the same in each run.
 QUICK = settings(

@@ -16,7 +16,7 @@ from opentalos.pipelines.billing.pipeline import Bill, invoice_files
 from opentalos.pipelines.billing.plans.price_plan import PricePlan, Resource, Rounding
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.billing.pricing import line_table
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 ROOT = Path(__file__).resolve().parents[5]
 MARCH, APRIL, MAY = (Month(2026, number) for number in (3, 4, 5))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 from opentalos.pipelines.billing.invoices.daily_chart import DayUse, daily_chart
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 MARCH = Month(2026, 3)
 UNUSED = DayUse(records=0, bytes=0)

@@ -9,7 +9,7 @@ import pytest
 
 from opentalos.model.errors import ConfigError, LeaseNotHeld, OutcomeUnknown, StoreUnavailable
 from opentalos.pipelines.billing.invoices.files import Files, InvoiceFolder, Ledger, page_name
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 MONTH = Month(2026, 3)
 

@@ -15,7 +15,7 @@ from opentalos.pipelines.billing.plans.days import Days
 from opentalos.pipelines.billing.plans.price_plan import Resource
 from opentalos.pipelines.billing.plans.price_plan_files import load_price_plans
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 ROOT = Path(__file__).resolve().parents[5]
 PLAN = load_price_plans(ROOT / "examples" / "billing" / "plans").at("standard", Month(2026, 3))

@@ -15,7 +15,7 @@ from opentalos.pipelines.billing.pipeline import Bill, invoice_files
 from opentalos.pipelines.billing.plans.price_plan_files import load_price_plans
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.billing.pricing import line_table, priced_rows
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 ROOT = Path(__file__).resolve().parents[5]
 GOLDEN = ROOT / "tests" / "golden" / "invoices_v1"

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opentalos.pipelines.billing.plans.days import WHOLE, Days, day_number, days_of, parse_day
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 # Independent of the machine's speed: few examples, without a deadline, the same in each run.
 QUICK = settings(

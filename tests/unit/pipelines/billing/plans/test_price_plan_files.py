@@ -9,7 +9,7 @@ import pytest
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.billing.plans.price_plan import PricePlan, Resource, Rounding
 from opentalos.pipelines.billing.plans.price_plan_files import check_price_plans, load_price_plans
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 ROOT = Path(__file__).resolve().parents[5]
 PLAN = """\

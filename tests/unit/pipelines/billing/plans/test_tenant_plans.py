@@ -8,7 +8,7 @@ import pytest
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.billing.plans.price_plan import PricePlan, PricePlans, Rounding
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned, default_only, load_tenant_plans
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 ROOT = Path(__file__).resolve().parents[5]
 TENANTS = """\

@@ -9,6 +9,7 @@ from tests.unit.testing.simulation.checks import (
     egress_stories,
     lease_stories,
     lookup_stories,
+    membership_stories,
     metering_stories,
     sequence_stories,
     storage_stories,
@@ -26,6 +27,7 @@ CASES = (
     | cluster_stories.CASES
     | lease_stories.CASES
     | lookup_stories.CASES
+    | membership_stories.CASES
     | metering_stories.CASES
     | egress_stories.CASES
     | sequence_stories.CASES

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.periods.month import Month
 
 
 def test_a_month_ends_where_the_next_begins() -> None:

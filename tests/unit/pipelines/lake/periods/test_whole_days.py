@@ -4,8 +4,8 @@ import pytest
 
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.lake.layout import Span
+from opentalos.pipelines.lake.periods.whole_days import DAY_MS, WholeDays, days_before, days_option
 from opentalos.pipelines.lake.tables import HOUR_MS
-from opentalos.pipelines.lake.whole_days import DAY_MS, WholeDays, days_before, days_option
 
 
 @pytest.mark.parametrize("newest_ms", [8 * DAY_MS, 8 * DAY_MS + 23 * HOUR_MS, 9 * DAY_MS - 1])
