@@ -4,6 +4,7 @@ Reads are in no log, so this is measured and no function of the log: a killed se
 had not written, at most the minutes that were open, and never bills anything twice.
 """
 
+from itertools import islice
 from typing import Final
 
 from opentalos.catalog.topics.topic import Topic
@@ -61,7 +62,7 @@ class EgressCounters:
 
         Args: unfinished: also of the current minute, which may get further events.
         """
-        self._finish(unfinished=unfinished)
+        self._finish(most, unfinished=unfinished)
         return [event for _, event in zip(range(most), self._due.values(), strict=False)]
 
     def written(self, events: list[EgressEvent]) -> None:
@@ -69,11 +70,13 @@ class EgressCounters:
         for event in events:
             self._due.pop(event.number, None)
 
-    def _finish(self, *, unfinished: bool) -> None:
+    def _finish(self, most: int, *, unfinished: bool) -> None:
         """Counters become events, which never change. A counter ahead of a clock that was put back
-        does, too: its minute may have several events."""
+        does, too: its minute may have several events. So many at once as are written at once: all
+        counters of a full table would hold up the loop."""
         now_ms = self._minute()
-        for key in [key for key in self._counters if unfinished or key[2] != now_ms]:
+        over = (key for key in self._counters if unfinished or key[2] != now_ms)
+        for key in list(over if unfinished else islice(over, most)):
             counter, topic = self._counters[key], self._counters[key].topic
             self._due[self._next_number] = EgressEvent(
                 topic=topic.uuid,

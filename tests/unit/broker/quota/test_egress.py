@@ -20,6 +20,7 @@ from opentalos.model.identity import Grantee, GrantType, Permission, Principal
 from opentalos.model.limits import MeteringSettings
 from opentalos.model.names import SYSTEM_TENANT, USAGE_TOPIC
 from opentalos.wire.message import Message, decode_block
+from opentalos.wire.metrics.egress import EgressEvent
 
 ALICE = Principal(id="alice", number=7)
 BOB = Principal(id="bob", number=8, organisation="CLbob")
@@ -150,6 +151,25 @@ async def test_a_stop_reports_the_open_minute_and_a_restart_has_another_source(
         counters.add(reading.topic, ALICE, 1, 5)
     found = [*one.due(9, unfinished=True), *other.due(9, unfinished=True)]
     assert [(each.source, each.number) for each in found] == [("s1/a", 0), ("s1/b", 0)]
+
+
+async def test_a_pass_turns_no_more_counters_into_events_than_it_writes_at_once(
+    reading: Reading,
+) -> None:
+    counters = EgressCounters(reading.world.clock, "s1", MINUTE_MS)
+    for number in range(5):
+        reader = Principal(id=f"reader{number}", number=100 + number)
+        counters.add(reading.topic, reader, 1, 1 + number)
+    reading.minute()
+    found = list[EgressEvent]()
+    for size in (2, 2, 1):
+        part = counters.due(2)
+        assert len(part) == size
+        assert len(counters._counters) == 5 - len(found) - size
+        counters.written(part)
+        found += part
+    assert [event.bytes for event in found] == [1, 2, 3, 4, 5]
+    assert counters.due(2) == []
 
 
 async def test_a_page_counts_what_it_returns_not_the_block_it_is_from(reading: Reading) -> None:
