@@ -25,8 +25,8 @@ from opentalos.model.change import Change, ChangeKind, StreamView
 from opentalos.model.datum import DataType
 from opentalos.model.table import KeyPart, TableSchema
 from opentalos.pipelines.lake.layout import Span
-from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.lake.opening import pipeline_table
+from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.metering.usage_lake import UsageLake
 from opentalos.pipelines.metering.usage_table import LAYOUT, SCHEMA

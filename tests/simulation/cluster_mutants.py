@@ -60,7 +60,6 @@ ZOMBIES = ClusterConfig(
     rows=RowFaults(),
     cluster=ClusterFaults(pause=0.7, isolate=0.5, cut_meta=0.3, pause_s=4.0, cut_s=4.0),
 )
-SLOW_OPENINGS = replace(ZOMBIES, files=FileFaults(recover_slow=0.8, slow_s=2.0, commit_slow=0.05))
 # Openings take longer than a session and than a pause, so several servers open a partition at once.
 RIVAL_OPENINGS = replace(
     ZOMBIES,
@@ -302,7 +301,7 @@ CLUSTER_MUTANTS = (
         "the epoch is read again before registering",
         _names("two-writers", "lost-write", "inconsistent-offsets", "dirty-read", "verify-fault"),
         read_the_epoch_again_before_registering,
-        SLOW_OPENINGS,
+        RIVAL_OPENINGS,
     ),
     Mutant(
         "manifest without CAS",
