@@ -19,9 +19,9 @@ def carry_a_minute_over(patch: pytest.MonkeyPatch) -> None:
     """A counter goes on in the next minute with what was reported."""
     real = EgressCounters._finish
 
-    def finish(self: EgressCounters, *, unfinished: bool) -> None:
+    def finish(self: EgressCounters, most: int, *, unfinished: bool) -> None:
         before = dict(self._counters)
-        real(self, unfinished=unfinished)
+        real(self, most, unfinished=unfinished)
         for key in before.keys() - self._counters.keys():
             carried = _Counter(before[key].topic)
             carried.messages, carried.bytes = before[key].messages, before[key].bytes
