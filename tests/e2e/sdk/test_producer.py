@@ -25,7 +25,7 @@ from opentalos.sdk import (
     Undelivered,
     aio,
 )
-from opentalos.sdk.core.producer.partitioner import partition_of
+from opentalos.sdk.core.producer.partitioner import murmur2_partition_of, official_partition_of
 from opentalos.sdk.core.values import Compression
 from opentalos.sdk.errors import ClientClosed, TalosError, TopicNotExist
 
@@ -75,7 +75,7 @@ async def test_every_message_is_stored_in_order_where_its_callback_says(
         assert offset is not None
         assert held[partition][offset] == sent.data
         if sent.partition_key is not None:
-            assert partition == partition_of(sent.partition_key, 3)
+            assert partition == official_partition_of(sent.partition_key, 3)
     keyed = [sent for sent, _, _ in callbacks.stored if sent.partition_key == "user-4"]
     assert [item.data for item in keyed] == [b"%d" % number for number in range(4, 50, 5)]
     assert sum(map(len, held.values())) == 100
@@ -91,7 +91,7 @@ def test_rows_of_a_table_are_stored_with_their_keys(
     data = [b"%d" % number for number in range(1_000)]
     settings = ProducerSettings(compression=compression, batch_messages_max=100)
     with TalosAdmin(sdk_config) as admin:
-        admin.topics.create(name, partitions=4)
+        admin.topics.create(name, partitions=4, attributes={"partitioner": "murmur2"})
     with TalosProducer(sdk_config, name, settings) as producer:
         producer.put_arrow(pa.table({"data": data, "partition_key": keys}), **callbacks.both)
         producer.put_arrow(pa.record_batch({"data": [b"alone"]}))
@@ -109,7 +109,7 @@ def test_rows_of_a_table_are_stored_with_their_keys(
         for index, row in enumerate(numbers):
             assert found[partition][offset + index] == data[row]
             key = keys[row]
-            assert key is None or partition_of(key, 4) == partition
+            assert key is None or murmur2_partition_of(key, 4) == partition
     assert sorted(rows) == list(range(1_000))
     assert sum(map(len, found.values())) == 1_001
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.conftest import TalosServer
 from tests.spark.kills.copying import read_all
 
-from opentalos.model import message
+from opentalos.model.settings.partitioning import Partitioning
 from opentalos.sdk import Permission, Record, SimpleConsumer, TalosAdmin
 from opentalos.sdk.rest_client import RestClient
 
@@ -60,7 +60,7 @@ def test_every_row_is_stored_in_the_partition_of_its_key(
             for data in read_all(server.config, "keyed", partition)
         ]
         assert all(
-            message.partition_of(f"key-{number * 7919}", PARTITIONS) == partition
+            Partitioning.OFFICIAL.partition_of(f"key-{number * 7919}", PARTITIONS) == partition
             for number in numbers
         )
         for task in (range(15_000), range(15_000, 30_000)):  # in the order of its rows

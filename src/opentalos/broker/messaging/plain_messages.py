@@ -29,7 +29,6 @@ from opentalos.model.message import (
     Compression,
     MessageBlock,
     StoredBlock,
-    partition_of,
 )
 from opentalos.wire.message import Message, encode_messages
 
@@ -123,7 +122,8 @@ class PlainMessageService:
 
     def _choose(self, topic: Topic, messages: Sequence[Message], key: PutKey | None) -> int:
         keys = {message.partition_key for message in messages if message.partition_key}
-        chosen = {partition_of(each, topic.partitions) for each in keys}
+        place = topic.partitioning.partition_of
+        chosen = {place(each, topic.partitions) for each in keys}
         if len(chosen) > 1:
             raise SeveralPartitions(
                 "the partition keys belong to several partitions; send one request for each"

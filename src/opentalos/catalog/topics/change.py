@@ -20,6 +20,7 @@ from opentalos.model.identity import Grantee, Permission, Principal
 from opentalos.model.limits import TopicLimits
 from opentalos.model.message import Durability
 from opentalos.model.names import check_name
+from opentalos.model.settings.partitioning import PARTITIONER_KEY, Partitioning, partitioning_of
 from opentalos.model.settings.topic_attributes import DURABILITY_KEY, RETENTION_BYTES_KEY
 
 ORGANISATION_PREFIX, TEAM_PREFIX = "CL", "CI"
@@ -113,6 +114,7 @@ def changed_topic(topic: Topic, change: AttributeChange, now_ms: int, limits: To
         kept = {key: value for key, value in topic.attributes.items() if key not in change.removed}
         attributes = {**kept, **(change.attributes or {})}
         check_attributes(attributes, limits)
+        _check_same_partitioner(topic, attributes)
         topic = replace(topic, attributes=attributes)
     if change.partitions is not None and change.partitions != topic.partitions:
         topic = _with_partitions(topic, change.partitions, now_ms, limits)
@@ -150,9 +152,23 @@ def shrunk_topic(topic: Topic) -> Topic:
 
 
 def without_attribute(topic: Topic, key: str) -> Topic:
-    """The topic without one key of its free attributes; an unknown key changes nothing."""
+    """The topic without one key of its free attributes; an unknown key changes nothing.
+
+    Raises: InvalidTopicParams: keys of messages would move.
+    """
     attributes = {name: value for name, value in topic.attributes.items() if name != key}
+    _check_same_partitioner(topic, attributes)
     return replace(topic, attributes=attributes)
+
+
+def _check_same_partitioner(topic: Topic, attributes: Mapping[str, str]) -> None:
+    """Raises: InvalidTopicParams."""
+    if partitioning_of(attributes) is not topic.partitioning:
+        raise InvalidTopicParams(
+            f"the {PARTITIONER_KEY} of a topic cannot be changed, since its keys would move to "
+            f"other partitions and lose their order; it is {topic.partitioning.value} for "
+            f"{topic.name}: create another topic"
+        )
 
 
 def check_partitions(partitions: int, limits: TopicLimits) -> None:
@@ -185,6 +201,9 @@ def check_attributes(attributes: Mapping[str, str], limits: TopicLimits) -> None
     durability = attributes.get(DURABILITY_KEY)
     if durability is not None and durability not in {level.value for level in Durability}:
         raise InvalidTopicParams(f"attribute {DURABILITY_KEY} must be synced or flushed")
+    partitioner = attributes.get(PARTITIONER_KEY)
+    if partitioner is not None and partitioner not in {each.value for each in Partitioning}:
+        raise InvalidTopicParams(f"attribute {PARTITIONER_KEY} must be murmur2 or official")
     retention = attributes.get(RETENTION_BYTES_KEY)
     if retention is not None and not _BYTES_COUNT.fullmatch(retention):
         raise InvalidTopicParams(f"attribute {RETENTION_BYTES_KEY} must be a number of bytes")

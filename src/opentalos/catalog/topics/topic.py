@@ -16,6 +16,7 @@ from opentalos.model.errors import CorruptLog, NewerFormat
 from opentalos.model.identity import Grantee, GrantType
 from opentalos.model.message import Durability
 from opentalos.model.names import ResourceName
+from opentalos.model.settings.partitioning import Partitioning, partitioning_of
 from opentalos.model.settings.topic_attributes import DURABILITY_KEY, RETENTION_BYTES_KEY
 
 FORMAT_VERSION = 1
@@ -100,6 +101,11 @@ class Topic:
     def durability(self) -> Durability:
         """Which failures an acknowledged put survives."""
         return Durability(self.attributes.get(DURABILITY_KEY, Durability.SYNCED.value))
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """Which partition a key belongs to."""
+        return partitioning_of(self.attributes)
 
     @property
     def retention_bytes(self) -> int | None:

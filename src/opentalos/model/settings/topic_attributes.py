@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from opentalos.model.errors import InvalidTopicParams
+from opentalos.model.settings.partitioning import PARTITIONER_KEY
 
 DURABILITY_KEY: Final = "durability"  # synced or flushed
 RETENTION_BYTES_KEY: Final = "retention.bytes"  # bytes kept per partition
@@ -23,6 +24,7 @@ def check_settings(keys: Iterable[str]) -> None:
         if "." in key and key not in _SETTINGS:
             raise InvalidTopicParams(
                 f"attribute {key} is not supported: settings of a topic are {DURABILITY_KEY} "
-                f"(synced or flushed) and {RETENTION_BYTES_KEY} (of each partition), and its "
-                "retention; names of notes have no dot"
+                f"(synced or flushed), {PARTITIONER_KEY} (murmur2 or official) and "
+                f"{RETENTION_BYTES_KEY} (of each partition), and its retention; names of notes "
+                "have no dot"
             )

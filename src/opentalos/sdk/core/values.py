@@ -14,6 +14,7 @@ from opentalos.model.message import (
     ProducerStamp,
     StoredBlock,
 )
+from opentalos.model.settings.partitioning import Partitioning
 from opentalos.wire.message.message import Message, Record
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "PartitionLag",
     "PartitionQuota",
     "PartitionState",
+    "Partitioning",
     "Permission",
     "Position",
     "ProducerStamp",
@@ -52,6 +54,7 @@ class TopicRef:
     resource: str  # owner#name#uuid
     partitions: int  # for producers
     consumer_partitions: int = 0  # for consumers; larger while a shrink drains
+    partitioning: Partitioning = Partitioning.OFFICIAL  # of messages with a key
 
     def __post_init__(self) -> None:
         if self.consumer_partitions < self.partitions:

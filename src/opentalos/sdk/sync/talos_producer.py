@@ -151,7 +151,8 @@ class TalosProducer:
         """
         core = self._core or self._start()
         watch = watch_of(on_success, on_error)
-        for rows in rows_of(table, self.settings, core.accumulator.partitions, core.now_ms()):
+        into = core.accumulator
+        for rows in rows_of(table, self.settings, into.partitioner, into.partitions, core.now_ms()):
             try:
                 if core.accumulator.add_block(*rows, watch):
                     core.wake()

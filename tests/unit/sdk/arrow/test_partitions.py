@@ -1,13 +1,13 @@
-"""Keys of a column are sent to the partitions that every official producer chooses."""
+"""Keys of a column are sent to the partitions that each of them has."""
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opentalos.model import message
+from opentalos.model.settings.partitioning import Partitioning
 from opentalos.sdk.arrow.partitions import NO_PARTITION, partitions_of, rows_by_partition
-from opentalos.sdk.core.producer.partitioner import partition_of
+from opentalos.sdk.core.producer.partitioner import partitioner_of
 
 KEYS = (
     st.none() | st.text(st.characters(codec="ascii"), max_size=70) | st.sampled_from(["é", "😀a"])
@@ -15,15 +15,20 @@ KEYS = (
 
 
 @settings(deadline=None)
-@given(st.lists(KEYS, max_size=40), st.integers(1, 300), st.integers(0, 3))
+@given(
+    st.lists(KEYS, max_size=40),
+    st.integers(1, 300),
+    st.integers(0, 3),
+    st.sampled_from(Partitioning),
+)
 def test_a_column_of_keys_is_hashed_as_one_key_is(
-    keys: list[str | None], partitions: int, skipped: int
+    keys: list[str | None], partitions: int, skipped: int, partitioning: Partitioning
 ) -> None:
     column = pa.array([*["before"] * skipped, *keys], pa.string()).slice(skipped)
-    wanted = [
-        NO_PARTITION if key is None else message.partition_of(key, partitions) for key in keys
-    ]
-    assert partitions_of(column, partition_of, partitions).tolist() == wanted
+    place = partitioning.partition_of
+    wanted = [NO_PARTITION if key is None else place(key, partitions) for key in keys]
+    found = partitions_of(column, partitioner_of(partitioning), partitions)
+    assert found.tolist() == wanted
 
 
 @pytest.mark.parametrize("keys", [["user-1", None, "user-2"], ["x" * 65, "é"]])

@@ -15,7 +15,7 @@ from opentalos.pipelines.datasource.sink.options import WriteOptions
 from opentalos.pipelines.datasource.sink.plan import Target
 from opentalos.sdk.arrow import encode_batch
 from opentalos.sdk.arrow.partitions import NO_PARTITION, partitions_of, rows_by_partition
-from opentalos.sdk.core.producer.partitioner import partition_of
+from opentalos.sdk.core.producer.partitioner import partitioner_of
 
 TOPICS_MAX: Final = 100  # in the rows of one task
 
@@ -103,7 +103,8 @@ class Router:
         """The partition of each row; NO_PARTITION: it has neither a partition nor a key."""
         partitions = target.ref.partitions
         if "key" in rows.column_names:
-            chosen = partitions_of(rows.column("key"), partition_of, partitions)
+            place = partitioner_of(target.ref.partitioning)
+            chosen = partitions_of(rows.column("key"), place, partitions)
         else:
             chosen = np.full(rows.num_rows, NO_PARTITION, np.int64)
         if not self._columns.partition:

@@ -34,6 +34,9 @@ class TopicAdmin:
     ) -> TopicRef:
         """Create a topic; omitted parameters take the server's defaults.
 
+        Keys are placed as official SDKs do. With the attribute ``partitioner`` set to ``murmur2``
+        they are spread evenly, as by Kafka; not for topics to which official SDKs write keys.
+
         Args:    name: ``name`` or ``organisation/name``; permissions: by grantee.
         Raises:  TopicExists, InvalidName, InvalidTopicParams, QuotaExceeded: not created.
                  OutcomeUnknown: call ``describe`` to find out whether it was created.

@@ -10,6 +10,7 @@ from opentalos.model.message import (
     StoredBlock,
 )
 from opentalos.model.names import ResourceName
+from opentalos.model.settings.partitioning import partitioning_of
 from opentalos.sdk.core.values import FetchReply, PutReply, TopicRef
 from opentalos.sdk.errors import error_of_code
 from opentalos.wire._generated import message, topic
@@ -45,7 +46,9 @@ def topic_of(found: topic.GetTopicAttributeResponse) -> TopicRef:
     """The topic as producers see it."""
     resource = found.topicTalosResourceName.topicTalosResourceName
     partitions = found.topicAttribute.partitionNumber or 0
-    return TopicRef(ResourceName.parse(resource).topic, resource, partitions)
+    partitioning = partitioning_of(found.topicAttribute.attributes or {})
+    name = ResourceName.parse(resource).topic
+    return TopicRef(name, resource, partitions, partitioning=partitioning)
 
 
 def has_shrunk(found: topic.GetTopicAttributeResponse) -> bool:

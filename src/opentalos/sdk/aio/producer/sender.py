@@ -12,6 +12,7 @@ from opentalos.sdk.aio.connection.client import Client
 from opentalos.sdk.aio.producer.idempotent_put import deduplicates, new_producer_id, put_once
 from opentalos.sdk.core.blocks import encode_records
 from opentalos.sdk.core.producer.accumulator import Accumulator, Batch
+from opentalos.sdk.core.producer.partitioner import partitioner_of
 from opentalos.sdk.core.producer.sequences import Sequences
 from opentalos.sdk.core.producer.settings import ProducerSettings
 from opentalos.sdk.core.values import Compression, MessageBlock, PutReply, TopicRef
@@ -218,6 +219,8 @@ class Sender:
     async def _refresh(self) -> None:
         self._ref = await self._client.topic(self._name, refresh=True)
         self._accumulator.partitions = self._ref.partitions
+        if self._settings.partitioner is None:
+            self._accumulator.partitioner = partitioner_of(self._ref.partitioning)
         self._refreshed_s = asyncio.get_running_loop().time()
 
     async def _refresh_if_possible(self) -> None:

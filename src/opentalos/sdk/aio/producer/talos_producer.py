@@ -176,7 +176,8 @@ class TalosProducer:
         if not self._started:
             await self._start()
         watch, now_ms = watch_of(on_success, on_error), self._client.now_ms()
-        for rows in rows_of(table, self.settings, self._accumulator.partitions, now_ms):
+        into = self._accumulator
+        for rows in rows_of(table, self.settings, into.partitioner, into.partitions, now_ms):
             size = len(rows.block.payload) + MESSAGE_BYTES
             await self._add(size, partial(self._accumulator.add_block, *rows, watch))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from opentalos.model.errors import RequestTooLarge, TalosError
-from opentalos.sdk.core.producer.partitioner import RoundRobin
+from opentalos.sdk.core.producer.partitioner import Partitioner, RoundRobin, official_partition_of
 from opentalos.sdk.core.producer.settings import Outcome, ProducerSettings, outcome_of
 from opentalos.sdk.core.values import Message, MessageBlock
 from opentalos.sdk.errors import BufferFull, ClientClosed
@@ -124,6 +124,8 @@ class Accumulator:
         self.settings = settings
         self._bytes_max = settings.waiting_bytes_max
         self.partitions = 1  # of the topic; set before the first message
+        # Of keys: the user's own, or the topic's, which is set with the number of partitions.
+        self.partitioner: Partitioner = settings.partitioner or official_partition_of
         self.on_progress: Callable[[], None] = _nothing  # called after each ``finish``
         self._now_s = now_s
         self._changed = threading.Condition(threading.Lock())
@@ -252,7 +254,7 @@ class Accumulator:
 
     def _place(self, key: str) -> int:
         """The partition of a key. A custom partitioner may return any number."""
-        return self.settings.partitioner(key, self.partitions) % self.partitions
+        return self.partitioner(key, self.partitions) % self.partitions
 
     def _open_batch(self, partition: int, data_bytes: int) -> Batch:
         """The open batch of the partition, if the message fits; else a new batch."""

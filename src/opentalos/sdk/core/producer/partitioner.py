@@ -1,10 +1,10 @@
-"""Chooses the partition of a message: by its key, as official producers do, else round-robin."""
+"""Chooses the partition of a message: by its key, as its topic says, else round-robin."""
 
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from opentalos.model import message
+from opentalos.model.settings.partitioning import Partitioning
 
 KEYS_REMEMBERED: Final = 10_000  # cached with their partitions; hashing a key takes microseconds
 
@@ -14,9 +14,22 @@ Partitioner = Callable[
 
 
 @lru_cache(KEYS_REMEMBERED)
-def partition_of(key: str, partitions: int) -> int:
-    """The partition of a key; the same in the producers of every language."""
-    return message.partition_of(key, partitions)
+def official_partition_of(key: str, partitions: int) -> int:
+    """The partition of a key, as official producers choose it."""
+    return Partitioning.OFFICIAL.partition_of(key, partitions)
+
+
+@lru_cache(KEYS_REMEMBERED)
+def murmur2_partition_of(key: str, partitions: int) -> int:
+    """The partition of a key, as Kafka's producers choose it."""
+    return Partitioning.MURMUR2.partition_of(key, partitions)
+
+
+def partitioner_of(partitioning: Partitioning) -> Partitioner:
+    """The function for topics with this rule."""
+    if partitioning is Partitioning.MURMUR2:
+        return murmur2_partition_of
+    return official_partition_of
 
 
 class RoundRobin:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from opentalos.model.errors import TalosError
 from opentalos.sdk.core.blocks import message_of
 from opentalos.sdk.core.producer.accumulator import Watch, WhenFailed, WhenStored, size_of
+from opentalos.sdk.core.producer.partitioner import Partitioner
 from opentalos.sdk.core.producer.settings import OnError, OnSuccess, Outcome, ProducerSettings
 from opentalos.sdk.core.values import Message, MessageBlock, Stored
 
@@ -57,12 +58,18 @@ def portions(
         at, taken = end, ends[end - 1]
 
 
-def rows_of(table: Any, settings: ProducerSettings, partitions: int, now_ms: int) -> Iterator[Rows]:
+def rows_of(
+    table: Any,
+    settings: ProducerSettings,
+    partitioner: Partitioner,
+    partitions: int,
+    now_ms: int,
+) -> Iterator[Rows]:
     """Encode the rows of a table or record batch as blocks of one partition each, lazily."""
     from opentalos.sdk.arrow import encode_batch
     from opentalos.sdk.arrow.partitions import split_by_key
 
-    for partition, rows, numbers in split_by_key(table, settings.partitioner, partitions):
+    for partition, rows, numbers in split_by_key(table, partitioner, partitions):
         at = 0
         for block in encode_batch(
             rows,

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Literal, NamedTuple, Self
 
 from opentalos.model.errors import ConfigError, OutcomeUnknown, TalosError
-from opentalos.sdk.core.producer.partitioner import Partitioner, partition_of
+from opentalos.sdk.core.producer.partitioner import Partitioner
 from opentalos.sdk.core.values import Compression, Message
 
 
@@ -61,7 +61,7 @@ class ProducerSettings:
     close_s: float = 30.0  # close waits this long for buffered messages
     requests_max: int = 16  # batches in flight, at most one per partition
     idempotent: Literal["auto"] | bool = "auto"
-    partitioner: Partitioner = partition_of  # for messages with a key
+    partitioner: Partitioner | None = None  # for messages with a key; None: the topic's
 
     @property
     def waiting_bytes_max(self) -> int:

@@ -94,3 +94,23 @@ async def test_offsets_can_be_looked_up_by_time(call: Rest) -> None:
     ]
     assert (await call("GET", "topics/t/offsets?time_ms=-1", by="alice")).status == 400
     assert (await call("GET", "topics/t/offsets?time_ms=soon", by="alice")).status == 400
+
+
+@pytest.mark.parametrize("wanted", ["official", None])
+async def test_how_keys_are_placed_is_chosen_at_creation_only(
+    call: Rest, wanted: str | None
+) -> None:
+    evenly = {"attributes": {"partitioner": "murmur2"}}
+    made = await call("POST", "topics", NEW | evenly, by="alice")
+    assert (made.status, made.document["partitioner"]) == (201, "murmur2")
+    change = {"attributes": {"partitioner": wanted}}
+    refused = await call("PATCH", "topics/orders", change, by="alice")
+    assert refused.status == 422
+    assert "cannot be changed" in refused.document["detail"]
+    found = await call("GET", "topics/orders", by="alice")
+    assert found.document["partitioner"] == "murmur2"
+    plain = await call("POST", "topics", NEW | {"name": "plain"}, by="alice")
+    assert (plain.status, plain.document["partitioner"]) == (201, "official")
+    assert (await call("PATCH", "topics/plain", evenly, by="alice")).status == 422
+    unknown = NEW | {"name": "bad", "attributes": {"partitioner": "sticky"}}
+    assert (await call("POST", "topics", unknown, by="alice")).status == 422

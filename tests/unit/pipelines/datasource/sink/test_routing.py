@@ -10,6 +10,7 @@ from pyspark.sql import types
 from opentalos.model import message
 from opentalos.model.errors import BadRequest
 from opentalos.model.message import StoredBlock
+from opentalos.model.settings.partitioning import Partitioning
 from opentalos.pipelines.datasource.sink.block_comparison import same_messages
 from opentalos.pipelines.datasource.sink.columns import WriteColumns
 from opentalos.pipelines.datasource.sink.options import write_options
@@ -23,8 +24,12 @@ PARTITIONS = 3
 NOW_MS = 1_700_000_000_000
 
 
+EVEN = "even"  # a topic whose keys are placed by murmur2
+
+
 def find(name: str) -> Target:
-    return Target(TopicRef(name, f"root#{name}#0a", PARTITIONS), {})
+    placed = Partitioning.MURMUR2 if name == EVEN else Partitioning.OFFICIAL
+    return Target(TopicRef(name, f"root#{name}#0a", PARTITIONS, partitioning=placed), {})
 
 
 def router(names: Sequence[str], *, task: int = 0, **given: str) -> Router:
@@ -56,6 +61,15 @@ def test_rows_with_a_key_go_where_every_producer_sends_it() -> None:
         for record in records(cut):
             assert record.partition_key is not None
             assert message.partition_of(record.partition_key, PARTITIONS) == cut.partition
+
+
+def test_a_topic_says_how_its_keys_are_placed() -> None:
+    keys = [f"user-{number}" for number in range(50)]
+    window = pa.table({"value": keys, "key": keys, "topic": [EVEN, "demo"] * 25})
+    for cut in router(["value", "key", "topic"]).cuts(window):
+        place = find(cut.target.ref.name).ref.partitioning.partition_of
+        held = records(cut)
+        assert all(cut.partition == place(str(each.partition_key), PARTITIONS) for each in held)
 
 
 def test_the_column_partition_comes_before_the_key() -> None:

@@ -15,7 +15,7 @@ from opentalos.sdk.core.producer.accumulator import (
     Accumulator,
     Batch,
 )
-from opentalos.sdk.core.producer.partitioner import partition_of
+from opentalos.sdk.core.producer.partitioner import official_partition_of
 from opentalos.sdk.core.producer.settings import Outcome, ProducerSettings
 from opentalos.sdk.core.values import Message, MessageBlock
 from opentalos.sdk.errors import BufferFull, ClientClosed
@@ -157,7 +157,7 @@ def test_messages_of_a_partition_that_is_gone_move_and_keep_their_callbacks() ->
     bench.buffer.move(batch)
     assert bench.buffer.bytes_count == counted
     (again,) = bench.take_due()
-    assert again.partition == partition_of("user-42", 2) == 1
+    assert again.partition == official_partition_of("user-42", 2) == 1
     again.call_back(40, None)
     assert [(sent.data, partition, offset) for sent, partition, offset in notified] == [
         (b"watched", 1, 41)

@@ -1,8 +1,14 @@
-"""Keys go where the official producers send them; the rest goes round."""
+"""Keys go where all producers of their topic send them; the rest goes round."""
 
 import pytest
 
-from opentalos.sdk.core.producer.partitioner import RoundRobin, partition_of
+from opentalos.model.settings.partitioning import Partitioning
+from opentalos.sdk.core.producer.partitioner import (
+    RoundRobin,
+    murmur2_partition_of,
+    official_partition_of,
+    partitioner_of,
+)
 
 
 # Java's hash codes: "k" 107, "hello" 99162322, "user-42" 4147784640 of 32 bits.
@@ -13,7 +19,13 @@ from opentalos.sdk.core.producer.partitioner import RoundRobin, partition_of
 def test_a_key_has_the_partition_of_the_official_producers(
     key: str, expected: tuple[int, ...]
 ) -> None:
-    assert tuple(partition_of(key, count) for count in (1, 2, 8, 10)) == expected
+    assert tuple(official_partition_of(key, count) for count in (1, 2, 8, 10)) == expected
+
+
+def test_a_topic_says_how_its_keys_are_placed() -> None:
+    assert partitioner_of(Partitioning.OFFICIAL) is official_partition_of
+    assert partitioner_of(Partitioning.MURMUR2) is murmur2_partition_of
+    assert murmur2_partition_of("foobar", 16) == (-790332482 & 0x7FFFFFFF) % 16
 
 
 def test_turns_begin_anywhere_and_follow_a_changed_number_of_partitions() -> None:
