@@ -112,7 +112,8 @@ def test_no_hour_is_not_every_hour(table: LakeTable) -> None:
 
 def session(master: str) -> Any:
     """What a pipeline asks of a session before it uses it."""
-    return SimpleNamespace(sparkContext=SimpleNamespace(master=master))
+    context = SimpleNamespace(master=master, getConf=dict)  # nothing is configured
+    return SimpleNamespace(sparkContext=context)
 
 
 @pytest.mark.parametrize("lake", ["", "/shared/lake", "delta+file:///lake"])

@@ -42,6 +42,11 @@ class RecordedMember(GroupMember):
         for call in calls:
             self.recorder.ok(call)
 
+    async def leave(self, partitions: Sequence[int]) -> None:
+        call = self._asked("leave", partitions=list(partitions))
+        await self._answer([call], super().leave(partitions))
+        self.recorder.ok(call)
+
     async def renew(
         self, partitions: Sequence[int], deadline_s: float
     ) -> tuple[bool, Sequence[int]]:
