@@ -48,7 +48,7 @@ def _hint(error: errors.TalosError, server: ServerOptions, arguments: Mapping[st
     if isinstance(error, errors.PermissionDenied) and table is None:
         return "the owner of the topic can grant access with talos acl grant"
     if isinstance(error, errors.ConsumerGroupWorking):
-        return "stop its workers first; a stopped worker stays listed until its lease expires"
+        return "stop its workers first; one that was killed stays listed until its lease expires"
     if isinstance(error, errors.ConsumerGroupNotExist):
         return "list the groups with talos group list"
     if isinstance(error, errors.Unavailable):
