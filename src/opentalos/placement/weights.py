@@ -109,21 +109,32 @@ def proposing(
         changes.append(steps)
     while True:
         moves = yield from _moves(owners, traffic, ring, layout.weights(), pace)
-        if len(moves) <= moves_max or not changes:
+        after = _loads_after(before, moves, traffic)
+        if (len(moves) <= moves_max and variance(after) <= variance(before)) or not changes:
             break
-        # The search does not see every partition that another one's move makes room for.
+        # The search does not see every partition that another one's move makes room for. So there
+        # may be too many moves, or such that the servers are less even than they are.
         for _ in range(changes.pop()):
             layout.back()
     weights = layout.weights()
     del layout  # which takes a while as well
     if pace.due(len(traffic) // 4):
         yield
+    return Proposal(weights=weights, loads_before=before, loads_after=after, moves=moves)
+
+
+def _loads_after(
+    before: Mapping[str, int],
+    moves: Mapping[PartitionKey, tuple[str, str]],
+    traffic: Mapping[PartitionKey, int],
+) -> dict[str, int]:
+    """Traffic of each server after these moves; a source that is not on the ring has none."""
     after = dict(before)
     for key, (source, target) in moves.items():
         after[target] += traffic[key]
         if source in after:
             after[source] -= traffic[key]
-    return Proposal(weights=weights, loads_before=before, loads_after=after, moves=moves)
+    return after
 
 
 def _moves(
