@@ -108,6 +108,26 @@ def test_no_proposal_is_worse_or_dearer_than_allowed(
     assert sum(proposal.loads_after.values()) == sum(amounts)
 
 
+@pytest.mark.parametrize(
+    ("moves_max", "amounts"),
+    [
+        (5, [789, 619, 182, 147, 761, 30, 860, 454, 103, 132, 51, 316, 760, 867, 377, 676, 999, 816,
+             793, 945, 383, 520, 158, 405, 625, 175, 603, 201, 161, 794, 859, 449, 301, 559, 601,
+             389, 563, 689, 420, 13]),
+        (7, [371, 928, 903, 886, 773, 781, 706, 193, 515, 727, 507, 846, 9, 27, 498, 737, 366, 917,
+             863, 425, 898, 422, 113, 164, 406, 37, 593, 38, 411, 613, 471, 330, 270, 220, 589, 611,
+             442, 524, 828, 182]),
+    ],
+)  # fmt: skip
+def test_a_change_whose_moves_make_it_worse_is_taken_back(
+    moves_max: int, amounts: list[int]
+) -> None:
+    """The plan moves other partitions than the search of weights expects."""
+    ring = {f"s{number}": 40 for number in range(4)}
+    proposal = propose(dict(zip(KEYS, amounts, strict=False)), ring, placed(ring), moves_max)
+    assert variance(proposal.loads_after) <= variance(proposal.loads_before)
+
+
 def test_even_traffic_or_no_budget_changes_nothing() -> None:
     for traffic, moves_max in ((dict.fromkeys(KEYS, 0), 10), (zipf(5), 0)):
         proposal = propose(traffic, EQUAL, placed(EQUAL), moves_max)
