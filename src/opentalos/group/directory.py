@@ -324,7 +324,7 @@ class GroupDirectory:
         for row in rows:
             partition = parse_row_key(row.key)[1]
             if partition is not None:
-                group.partition(partition).seen(row, lease_until_s)
+                group.see_row(partition, row, lease_until_s)
 
     def _drop(self, group: GroupState) -> None:
         group.forget()

@@ -4,6 +4,7 @@ import asyncio
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from opentalos.group.directory import GroupDirectory, GroupUser
 from opentalos.group.state import GroupState
@@ -21,6 +22,15 @@ class Members(NamedTuple):
     mark: int | None
 
 
+class _Seen(NamedTuple):
+    """Holdings of a group, computed once for all calls until they may differ."""
+
+    holdings: Mapping[str, Sequence[int]]
+    mark: int
+    partitions: int
+    until_s: float  # the first lease expires then unless it is renewed
+
+
 class GroupMembers:
     """Waits for changes of holdings, and takes seats from workers that leave."""
 
@@ -28,6 +38,9 @@ class GroupMembers:
         self._directory = directory
         self._waiting = 0
         self._stopping = asyncio.Event()
+        # By the event that the next change sets. All workers of a group ask after each change, and
+        # a group may have thousands of partitions.
+        self._seen: WeakKeyDictionary[asyncio.Event, _Seen] = WeakKeyDictionary()
 
     def stop_waiting(self) -> None:
         """The server stops: calls that wait return now, and none waits any more."""
@@ -44,14 +57,12 @@ class GroupMembers:
             group = await self._directory.find(user)
             if group is None:
                 return Members({}, None)
-            changed = group.changed  # what changes from here on sets it
-            holdings = group.holdings(loop.time(), partitions)
+            seen = self._see(group, partitions, loop.time())
             if self._stopping.is_set() or self._waiting >= WAITING_MAX:
-                return Members(holdings, None)
-            mark = mark_of(holdings)
-            if mark != known or loop.time() >= until_s:
-                return Members(holdings, mark)
-            await self._wait(changed, min(until_s, _next_expiry_s(group, loop.time())))
+                return Members(seen.holdings, None)
+            if seen.mark != known or loop.time() >= until_s:
+                return Members(seen.holdings, seen.mark)
+            await self._wait(group.changed, min(until_s, seen.until_s))
 
     async def vacate(self, user: GroupUser, worker: str) -> Sequence[int]:
         """Take the worker's seat. Returns: partitions to be released, as far as known here.
@@ -63,6 +74,15 @@ class GroupMembers:
             return ()
         group.remove_worker(worker)
         return [number for number, part in group.partitions.items() if part.value.owner == worker]
+
+    def _see(self, group: GroupState, partitions: int, now_s: float) -> _Seen:
+        seen = self._seen.get(group.changed)
+        if seen is None or seen.partitions != partitions or now_s >= seen.until_s:
+            holdings = group.holdings(now_s, partitions)
+            until_s = _next_expiry_s(group, now_s)
+            seen = _Seen(holdings, mark_of(holdings), partitions, until_s)
+            self._seen[group.changed] = seen
+        return seen
 
     async def _wait(self, changed: asyncio.Event, until_s: float) -> None:
         loop = asyncio.get_running_loop()

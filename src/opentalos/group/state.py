@@ -38,11 +38,6 @@ class GroupPartition:
         """The row's content; of an absent row: no owner, no checkpoint."""
         return self.row.value or PartitionRow()
 
-    def seen(self, row: Row, lease_until_s: float) -> None:
-        """Take over what a read found; a lease granted elsewhere counts as live until then."""
-        if self.row.see(row):
-            self.expires_s = lease_until_s
-
     def hold_until(self, lease_until_s: float) -> None:
         """A lease was granted or renewed: it lasts until then, on the loop's clock."""
         self.expires_s = lease_until_s
@@ -125,6 +120,13 @@ class GroupState:
         part = self.partition(partition)
         part.row.load(row)
         part.hold_until(lease_until_s)
+
+    def see_row(self, partition: int, row: Row, lease_until_s: float) -> None:
+        """Take over what a read found; a lease granted elsewhere counts as live until then."""
+        part = self.partition(partition)
+        if part.row.see(row):
+            part.hold_until(lease_until_s)
+            self.note_change()
 
     def touch_worker(self, worker: str, address: str, until_s: float) -> None:
         """Create or refresh a worker's lease."""

@@ -1,15 +1,26 @@
 """Who works in a group, as seen by those that wait for a change."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 from tests.unit.catalog.support import MovableTime
-from tests.unit.group.support import ALICE, LEASE_S, W1, W2, FaultyRows, commit, open_coordinator
+from tests.unit.group.support import (
+    ALICE,
+    LEASE_S,
+    W1,
+    W2,
+    W3,
+    FaultyRows,
+    commit,
+    open_coordinator,
+)
 
 from opentalos.group import members as members_module
 from opentalos.group.coordinator import Coordinator
 from opentalos.group.members import Members, mark_of
+from opentalos.group.state import GroupState
 
 PATIENCE_S = 20.0
 NEVER_S = 3_600.0
@@ -132,3 +143,53 @@ async def test_a_worker_that_registers_while_it_leaves_keeps_its_new_seat(
     await groups.unlock_partitions(ALICE, "w1", [0, 1])
     assert await groups.holdings(ALICE, 4) == {"w1": []}
     assert await groups.members.vacate(ALICE, "nobody") == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_holdings_computed_once_are_those_of_now(
+    groups: Coordinator, time: MovableTime, seed: int
+) -> None:
+    """All calls share them until a change or an expiry; no step is missed."""
+    draw = random.Random(seed)
+    for _ in range(60):
+        seat, part = draw.choice([W1, W2, W3]), draw.randrange(4)
+        match draw.randrange(7):
+            case 0:
+                await groups.lock_worker(ALICE, seat)
+            case 1:
+                await groups.lock_partitions(ALICE, seat, [part])
+            case 2:
+                await groups.renew(ALICE, seat, [part])
+            case 3:
+                await groups.unlock_partitions(ALICE, seat.worker, [part])
+            case 4:
+                await groups.members.vacate(ALICE, seat.worker)
+            case 5:
+                await groups.commit(ALICE, commit(seat.worker, 0))
+            case _:
+                time.advance(draw.choice([LEASE_S / 3, LEASE_S]))
+        count = draw.choice([4, 4, 4, 2])
+        found = await groups.members.changed(ALICE, count, None, 0.0)
+        assert found.holdings == await groups.holdings(ALICE, count)
+
+
+async def test_all_that_wait_share_one_computation(
+    groups: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a change costs the same with 2 workers and with 500."""
+    await groups.lock_worker(ALICE, W1)
+    known = await marked(groups)
+    tasks = [await waiting(groups, known) for _ in range(20)]
+    computed = 0
+    real = GroupState.holdings
+
+    def counted(self: GroupState, now_s: float, partitions: int) -> Mapping[str, Sequence[int]]:
+        nonlocal computed
+        computed += 1
+        return real(self, now_s, partitions)
+
+    monkeypatch.setattr(GroupState, "holdings", counted)
+    await groups.lock_partitions(ALICE, W1, [0])
+    found = await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_S)
+    assert {str(members.holdings) for members in found} == {"{'w1': [0]}"}
+    assert computed == 1
