@@ -36,6 +36,12 @@ struct TableSpec {
   1001: optional i32 expectedVersion;
 }
 
+// The producer's trace context, so that what consumes the message can continue the trace.
+// Source: W3C Trace Context, header traceparent. See docs/adr/0059.
+struct Message {
+  1001: optional string traceparent;
+}
+
 // Leave the group: releases the worker's lease and all its partitions, also unlisted ones.
 struct UnlockPartitionRequest {
   1001: optional bool leaveGroup;

@@ -323,8 +323,12 @@ class GroupDirectory:
         lease_until_s = _now() + self._limits.lease_s
         for row in rows:
             partition = parse_row_key(row.key)[1]
-            if partition is not None:
-                group.see_row(partition, row, lease_until_s)
+            if partition is None:
+                continue
+            part = group.partition(partition)
+            if part.row.see(row):  # a lease granted elsewhere counts as live until then
+                part.hold_until(lease_until_s)
+                group.note_change()
 
     def _drop(self, group: GroupState) -> None:
         group.forget()

@@ -121,13 +121,6 @@ class GroupState:
         part.row.load(row)
         part.hold_until(lease_until_s)
 
-    def see_row(self, partition: int, row: Row, lease_until_s: float) -> None:
-        """Take over what a read found; a lease granted elsewhere counts as live until then."""
-        part = self.partition(partition)
-        if part.row.see(row):
-            part.hold_until(lease_until_s)
-            self.note_change()
-
     def touch_worker(self, worker: str, address: str, until_s: float) -> None:
         """Create or refresh a worker's lease."""
         joins = worker not in self.workers

@@ -141,6 +141,21 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TracingSettings:
+    """[tracing] Spans of requests that clients trace with the header traceparent."""
+
+    otlp: str = (
+        ""  # URL of a collector of OTLP over HTTP, such as http://127.0.0.1:4318; empty: none
+    )
+
+    def __post_init__(self) -> None:
+        need(
+            not self.otlp or self.otlp.startswith(("http://", "https://")),
+            "otlp must be the URL of a collector, such as http://127.0.0.1:4318",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SystemTopicSettings:
     """Settings of an internal topic at creation; an administrator may change them later."""
 

@@ -31,6 +31,7 @@ from opentalos.model.limits import (
     QuotaApprovalLimits,
     QuotaLimits,
     TopicLimits,
+    TracingSettings,
     ZookeeperLimits,
 )
 from opentalos.model.names import check_name
@@ -149,6 +150,7 @@ class Config:
     http: HttpLimits = field(default_factory=HttpLimits)
     tls: TlsSettings = field(default_factory=TlsSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    tracing: TracingSettings = field(default_factory=TracingSettings)
     measuring: MeasuringSettings = field(default_factory=MeasuringSettings)
     metering: MeteringSettings = field(default_factory=MeteringSettings)
     auth: AuthLimits = field(default_factory=AuthLimits)

@@ -49,6 +49,7 @@ from opentalos.server.measuring.descriptor_watch import DescriptorWatch
 from opentalos.server.measuring.heap_trim import HeapTrim
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.measuring.measuring import Measured, Measuring
+from opentalos.server.measuring.request_spans import RequestSpans
 from opentalos.server.root import RootKey, ensure_root
 from opentalos.server.stores import Stores, open_stores
 from opentalos.server.tls import ServerTls
@@ -93,6 +94,7 @@ class Server:
     descriptors: DescriptorWatch
     measuring: Measuring
     auditing: Auditing
+    spans: RequestSpans
 
     @property
     def url(self) -> str:
@@ -116,6 +118,7 @@ class Server:
             )
         await self.measuring.stop()
         await self.auditing.stop()
+        await self.spans.stop()
         self.watch.stop()
         self.descriptors.stop()
         await self.tls.close()
@@ -196,6 +199,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             descriptors=port.descriptors,
             measuring=Measuring(config.measuring, measured, data, cluster),
             auditing=Auditing(config.audit, broker, data),
+            spans=RequestSpans(config.tracing, settings.server),
         )
         _write_server_json(directory, server)
         watch.start()
@@ -203,6 +207,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         tls.start()
         await server.measuring.start()
         await server.auditing.start(changed_keys(config))
+        await server.spans.start(http.traffic)
         await broker.take_requests()
         undo.pop_all()
         return server

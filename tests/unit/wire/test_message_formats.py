@@ -45,6 +45,7 @@ MESSAGES = st.lists(
         message_type=st.none() | st.integers(1, 9),
         schema_fingerprint=st.none() | TEXTS,
         tag=st.none() | TEXTS,
+        traceparent=st.none() | TEXTS,
     ),
     max_size=5,
 )

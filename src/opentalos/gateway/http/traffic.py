@@ -3,10 +3,12 @@
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from opentalos.gateway.http.exchange import Exchange
 
 PATH_CHARS_MAX = 200
+TRACEPARENT = b"traceparent"  # of W3C Trace Context
 _STATUS, _STATUS_END = 9, 12  # of a reply's head: "HTTP/1.1 404 ..."
 
 _log = logging.getLogger("opentalos.access")
@@ -23,6 +25,8 @@ class Traffic:
             Counter()
         )  # by error name; bounded, since the names are those of our classes
         self.all_logged = False
+        # Called with the status of each answered request that belongs to a trace.
+        self.traced: Callable[[Exchange, int], None] | None = None
         self._lines_max = lines_per_s_max
         self._window_s = float("-inf")
         self._lines = self._left_out = 0
@@ -36,6 +40,8 @@ class Traffic:
         timed = exchange.timed
         if timed is not None:
             timed.observe(time.perf_counter() - exchange.started_s)
+        if self.traced is not None and TRACEPARENT in exchange.headers:
+            self.traced(exchange, int(head[_STATUS:_STATUS_END]))
         if exchange.failure or self.all_logged:
             self._note(exchange, head, exchange.client or peer)
 

@@ -137,7 +137,8 @@ class _Joined:
         for block in self._blocks:
             _check_range(block)
             records += decode_block_records(self._topic, self._partition, block, self._first_offset)
-        columns = list(zip(*records, strict=True)) or [()] * len(SCHEMA)
+        rows = [record[: len(SCHEMA)] for record in records]  # a trace has no column
+        columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
         return [
             pa.array(map(_microseconds, column), pa.int64()).view(_TIME)
             if field.type == _TIME

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from opentalos.model.errors import BadRequest
 from opentalos.model.message import Compression, MessageBlock, StoredBlock
+from opentalos.sdk.core.trace_hooks import traceparent
 from opentalos.sdk.core.values import Message, Record
 from opentalos.wire.message import (
     MessageFormatError,
@@ -15,21 +16,24 @@ from opentalos.wire.message import (
 
 
 def message_of(given: Message | bytes, now_ms: int) -> Message:
-    """A message with a create time, by default ``now_ms``, as official clients set it.
+    """A message with a create time, by default ``now_ms``, as official clients set it, and with
+    the caller's trace if traces are enabled.
 
     Raises: TypeError: neither bytes nor a Message of bytes.
     """
     new = tuple.__new__  # Source: docs/internals/hot-path.md#per-call-costs
     if type(given) is bytes:
-        return new(Message, (given, None, None, now_ms, None, None, None, None))
+        return new(Message, (given, None, None, now_ms, None, None, None, None, traceparent()))
     if not isinstance(given, Message) or not isinstance(given.data, bytes):
         raise TypeError(
             f"a message must be bytes or a Message of bytes, not {type(given).__name__}"
         )
-    data, key, number, created, appended, kind, fingerprint, tag = given
-    if created is not None:
+    data, key, number, created, appended, kind, fingerprint, tag, trace = given
+    found = trace or traceparent()
+    if created is not None and found == trace:
         return given
-    return new(Message, (data, key, number, now_ms, appended, kind, fingerprint, tag))
+    created = now_ms if created is None else created
+    return new(Message, (data, key, number, created, appended, kind, fingerprint, tag, found))
 
 
 def encode_records(messages: Sequence[Message], compression: Compression) -> MessageBlock:

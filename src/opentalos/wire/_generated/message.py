@@ -70,6 +70,7 @@ class Message(ThriftStruct, kw_only=True):
     messageType: MessageType | int | None = None
     SchemaFingerprint: str | None = None
     tag: str | None = None
+    traceparent: str | None = None
 
 
 class MessageIndex(ThriftStruct, kw_only=True):
@@ -351,6 +352,7 @@ Message.SPEC = struct_spec(
     Field(6, "messageType", enum_of(MessageType)),
     Field(7, "SchemaFingerprint", STRING),
     Field(8, "tag", STRING),
+    Field(1001, "traceparent", STRING),
 )
 MessageIndex.SPEC = struct_spec(
     MessageIndex,

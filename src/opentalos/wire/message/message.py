@@ -20,6 +20,7 @@ class Message(NamedTuple):
     message_type: int | None = None  # message.thrift MessageType
     schema_fingerprint: str | None = None
     tag: str | None = None
+    traceparent: str | None = None  # W3C trace context of its producer
 
 
 class Record(NamedTuple):
@@ -36,6 +37,7 @@ class Record(NamedTuple):
     message_type: int | None  # message.thrift MessageType
     schema_fingerprint: str | None
     tag: str | None
+    traceparent: str | None = None  # W3C trace context of its producer
 
 
 class Place(NamedTuple):

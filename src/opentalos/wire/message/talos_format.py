@@ -192,6 +192,7 @@ def _decode_v3(data: bytes) -> Message:
         message_type=None if value.messageType is None else int(value.messageType),
         schema_fingerprint=value.SchemaFingerprint,
         tag=value.tag,
+        traceparent=value.traceparent,
     )
 
 

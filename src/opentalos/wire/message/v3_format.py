@@ -42,9 +42,9 @@ def encode_v3(messages: Iterable[Message]) -> bytes:
     tail = b""
     heads: dict[int, bytes] = {}  # of messages without texts, by size; at most one each
     for message in messages:
-        data, key, number, created, appended, kind, fingerprint, tag = message
+        data, key, number, created, appended, kind, fingerprint, tag, trace = message
         # Neighbours were often made in the same millisecond.
-        if (created, appended, kind, fingerprint, tag) != last:
+        if (created, appended, kind, fingerprint, tag, trace) != last:
             last, former, tail = message[3:], len(tail), _encode_tail(message)
             if len(tail) != former:
                 heads.clear()
@@ -79,11 +79,12 @@ def _encode_texts(key: str | None, number: str | None) -> bytes:
 
 def _encode_tail(message: Message) -> bytes:
     """What follows the data."""
-    _, _, _, created, appended, kind, fingerprint, tag = message
+    _, _, _, created, appended, kind, fingerprint, tag, trace = message
     if (
         appended is None
         and fingerprint is None
         and tag is None
+        and trace is None
         and created is not None
         and 0 <= created < _TIME_MAX
         and (kind is None or 0 <= kind < _KIND_MAX)
@@ -98,6 +99,7 @@ def _encode_tail(message: Message) -> bytes:
         messageType=kind,
         SchemaFingerprint=fingerprint,
         tag=tag,
+        traceparent=trace,
     )
     write_struct(out, generated.Message.SPEC, value)
     return bytes(out[len(_EMPTY_DATA) :])
@@ -148,7 +150,7 @@ def read_plain(
                     break
             created, kind = known
             if topic is None:
-                add(new(Message, (content, key, number, created, None, kind, None, None)))
+                add(new(Message, (content, key, number, created, None, kind, None, None, None)))
             else:
                 add(
                     new(
@@ -163,6 +165,7 @@ def read_plain(
                             created,
                             append_ms,
                             kind,
+                            None,
                             None,
                             None,
                         ),

@@ -38,6 +38,7 @@ MESSAGES = st.builds(
     message_type=st.none() | st.just(1) | st.integers(-(2**31), 2**31 - 1),
     schema_fingerprint=TEXTS,
     tag=TEXTS,
+    traceparent=st.none(),  # no column has it
 )
 PLAIN = Message(b"data", "key", "7", TIME_MS, None, 1)
 
@@ -65,7 +66,7 @@ def time_of(ms: int | None) -> int | None:
 def rows(records: Sequence[Record]) -> list[tuple[object, ...]]:
     """What a table of these records holds, times in us."""
     return [
-        (*record[:6], time_of(record.create_ms), record.append_ms * 1000, *record[8:])
+        (*record[:6], time_of(record.create_ms), record.append_ms * 1000, *record[8:11])
         for record in records
     ]
 
@@ -124,6 +125,12 @@ def test_a_batch_ends_with_a_block_and_is_bounded() -> None:
     large = encode_records([Message(bytes(3 << 20))], NONE)
     batches = list(arrow.decode_batches("t", 0, put([large] * 7), 0))
     assert [batch.num_rows for batch in batches] == [3, 3, 1]
+
+
+def test_a_message_of_a_trace_is_read_without_it() -> None:
+    traced = PLAIN._replace(traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    (block,) = put([encode_records([traced, PLAIN], NONE)])
+    assert fast(block) == slow(block)
 
 
 def test_no_block_is_an_empty_table() -> None:

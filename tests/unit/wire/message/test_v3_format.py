@@ -34,6 +34,7 @@ MESSAGES = st.lists(
         message_type=KINDS,
         schema_fingerprint=st.none() | TEXTS,
         tag=st.none() | TEXTS,
+        traceparent=st.none() | TEXTS,
     ),
     max_size=6,
 )
@@ -51,6 +52,7 @@ def generic_encode(message: Message) -> bytes:
         messageType=message.message_type,
         SchemaFingerprint=message.schema_fingerprint,
         tag=message.tag,
+        traceparent=message.traceparent,
     )
     write_struct(out, generated.Message.SPEC, value)
     return b"V\0\3\0" + struct.pack(">I", len(out)) + out
@@ -79,6 +81,7 @@ def generic_decode(data: bytes, count: int) -> list[Message] | None:
                     None if kind is None else int(kind),
                     value.SchemaFingerprint,
                     value.tag,
+                    value.traceparent,
                 )
             )
     except (struct.error, IndexError, ThriftError):
@@ -109,6 +112,7 @@ def test_both_encoders_write_the_same_bytes_and_both_decoders_read_them(
             message_type=st.none() | st.just(1),
             schema_fingerprint=st.none(),
             tag=st.none(),
+            traceparent=st.none(),
         ),
         min_size=1,
         max_size=3,

@@ -24,6 +24,7 @@ from opentalos.sdk.core.config import ClientConfig
 from opentalos.sdk.core.content_macs import ContentMacs
 from opentalos.sdk.core.operation import Operation, Reply, result_of
 from opentalos.sdk.core.retry import RetryPolicy
+from opentalos.sdk.core.trace_hooks import TRACEPARENT, request_traceparent
 from opentalos.sdk.errors import ClientClosed, ConnectFailed, NoReply
 from opentalos.wire._generated.message import MESSAGE_SERVICE
 
@@ -113,6 +114,8 @@ class Caller:
                 raise ClientClosed("the client is closed; create a new one")
             by_mac = self._macs.accepted(url, len(body))
             headers = self.signer.headers(operation.service.path, body, by_mac=by_mac)
+            if (traced := request_traceparent()) is not None:
+                headers[TRACEPARENT] = traced
             try:
                 reply = await self.transport.post(target, headers, body, timeout_s)
                 self._macs.heard(url, len(body), reply.headers)

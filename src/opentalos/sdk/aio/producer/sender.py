@@ -15,6 +15,7 @@ from opentalos.sdk.core.producer.accumulator import Accumulator, Batch
 from opentalos.sdk.core.producer.partitioner import partitioner_of
 from opentalos.sdk.core.producer.sequences import Sequences
 from opentalos.sdk.core.producer.settings import ProducerSettings
+from opentalos.sdk.core.trace_hooks import sending
 from opentalos.sdk.core.values import Compression, MessageBlock, PutReply, TopicRef
 from opentalos.sdk.errors import ClientClosed
 from opentalos.wire.message import MessageFormatError
@@ -134,7 +135,8 @@ class Sender:
         try:
             if batch.block is None:
                 batch.block = await self._encoded(batch)
-            base_offset = await self._put(batch)
+            with sending(self._name, batch.partition, batch.messages):
+                base_offset = await self._put(batch)
         except _Moved:
             self._accumulator.move(batch)
             return

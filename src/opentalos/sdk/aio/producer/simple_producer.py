@@ -9,6 +9,7 @@ from opentalos.sdk.aio.producer.idempotent_put import deduplicates, new_producer
 from opentalos.sdk.aio.producer.lanes import Lanes
 from opentalos.sdk.core.blocks import encode_records, message_of
 from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.trace_hooks import sending
 from opentalos.sdk.core.values import Compression, Message, MessageBlock, PutReply, TopicRef
 from opentalos.sdk.errors import NothingThere
 
@@ -60,21 +61,26 @@ class SimpleProducer:
                  put may store the messages twice.
         """
         now_ms = self._client.now_ms()
-        block = encode_records(
-            [message_of(message, now_ms) for message in messages], self._compression
-        )
+        taken = [message_of(message, now_ms) for message in messages]
+        block = encode_records(taken, self._compression)
         ref = await self._client.topic(self._name)
         if self._idempotent is None:
             self._idempotent = await deduplicates(self._client, self._name, self._wanted)
         try:
-            return await self._put(ref, self._place(ref, partition), block)
+            return await self._put(ref, self._place(ref, partition), block, taken)
         except NothingThere:
             found = await self._client.topic(self._name)  # looked up again after such an error
             if found == ref:
                 raise
-            return await self._put(found, self._place(found, partition), block)
+            return await self._put(found, self._place(found, partition), block, taken)
 
-    async def _put(self, ref: TopicRef, partition: int, block: MessageBlock) -> PutReply:
+    async def _put(
+        self, ref: TopicRef, partition: int, block: MessageBlock, taken: Sequence[Message]
+    ) -> PutReply:
+        with sending(self._name, partition, taken):
+            return await self._put_block(ref, partition, block)
+
+    async def _put_block(self, ref: TopicRef, partition: int, block: MessageBlock) -> PutReply:
         put = partial(self._client.put, ref, partition, block)
         if not self._idempotent:
             return await put()
