@@ -50,7 +50,7 @@ async def test_what_was_put_is_read(sdk_config: ClientConfig) -> None:
             first, second, third = await consumer.fetch(partition, Start.EARLIEST)
             assert third.data == b"third"
             assert first[:7] == ("roundtrip", partition, 0, b"whole", "k", "7", 5)
-            assert first[8:] == (2, "f", "t")
+            assert first[8:] == (2, "f", "t", None)
             assert (second.offset, second.data, second.partition_key) == (1, b"plain", None)
             assert second.create_ms is not None
             assert abs(second.append_ms - time.time() * 1000) < 60_000

@@ -16,7 +16,15 @@ from tests.e2e.sdk.conftest import config_of
 from tests.e2e.sdk.otlp_collector import Collector
 from tests.server_process import ServerProcess
 
-from opentalos.sdk import Message, SimpleConsumer, SimpleProducer, TalosAdmin, TalosProducer, aio
+from opentalos.sdk import (
+    Message,
+    Record,
+    SimpleConsumer,
+    SimpleProducer,
+    TalosAdmin,
+    TalosProducer,
+    aio,
+)
 from opentalos.sdk import tracing as traces
 
 pytestmark = pytest.mark.timeout(90)
@@ -78,12 +86,12 @@ def until(condition: Callable[[], object]) -> None:
 
 def id_of(span: ReadableSpan) -> int:
     assert span.context is not None
-    return span.context.span_id
+    return int(span.context.span_id)
 
 
 def trace_of(span: ReadableSpan) -> int:
     assert span.context is not None
-    return span.context.trace_id
+    return int(span.context.trace_id)
 
 
 def parent_of(span: ReadableSpan) -> int | None:
@@ -138,7 +146,7 @@ async def test_a_batch_of_several_traces_is_linked_to_each(
                     await asyncio.gather(*(producer.put(b"x") for _ in range(5)))
             await producer.put(b"untraced")
             await producer.flush()
-        records = []
+        records: list[Record] = []
         while len(records) < 12:
             records += await aio.SimpleConsumer(client, "batch").fetch(0, len(records))
     with traces.processing(records):
