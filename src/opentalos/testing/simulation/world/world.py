@@ -77,7 +77,9 @@ TIGHT_QUOTA = 0.2  # probability that a seed has a low put quota
 SKEW_MS = 200  # between servers' clocks
 TEXT, ZEROS, NOISE = "text", "zeros", "noise"  # kinds of payloads
 
-METERING = MeteringSettings(interval_s=0.7, partitions=1, egress=False)
+METERING = MeteringSettings(
+    interval_s=0.7, partitions=1, egress=False, storage=False, storage_interval_s=3.0
+)
 
 LOG_LIMITS = LogLimits(
     group_blocks_max=8,
