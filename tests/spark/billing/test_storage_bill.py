@@ -1,5 +1,6 @@
 """What a real server keeps and drops is a line of the invoice, to the minute of its reports."""
 
+import random
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ from opentalos.pipelines.metering import kept_table, usage_table
 from opentalos.pipelines.metering.pipeline import METERING
 from opentalos.pipelines.pipeline import PipelineSettings
 
-MESSAGES, SIZE = 20, 1_000
+MESSAGES, SIZE = 20, 20_000  # random text, which compression only halves
 STORAGE = '[storage]\nunit = "KB"\n\n[[storage.tier]]\nfrom = 0\nprice = 1000.0\n'
 DROPPED_S = 400.0  # a minute ends, is metered, and retention asks; on a busy machine
 CONFIG = """\
@@ -43,7 +44,7 @@ retention_min_s = 1
 
 
 def put(process: ServerProcess, topic: str) -> None:
-    messages = [{"text": "x" * SIZE}] * MESSAGES
+    messages = [{"text": random.randbytes(SIZE // 2).hex()} for _ in range(MESSAGES)]
     reply = rest(process, "POST", f"topics/{topic}/partitions/0/messages", {"messages": messages})
     assert reply.status == 200
 
