@@ -15,7 +15,7 @@ KILLS = 3
 PARTITIONS = 2
 LOAD_S = 1.5  # between a start and the next kill
 METERED_S = 60.0  # after the load everything is metered within so long
-CONFIG = "[metering]\ninterval_s = 0.3\npartitions = 2\n"
+CONFIG = "[metering]\ninterval_s = 0.3\npartitions = 2\nstorage = false\n"
 pytestmark = pytest.mark.timeout(180)
 
 Row = tuple[int, int, int, int, int]  # partition, minute, first and next offset, bytes

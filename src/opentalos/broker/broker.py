@@ -382,7 +382,7 @@ def open_broker(
                 throttle.invalidate()
         elif old is not None:
             if broker.metering is not None:
-                broker.metering.keep_last(old)
+                broker.metering.topic_gone(old)
             throttle.invalidate()
             broker.messages.forget_routes()
         if old is not None and (new is None or new.uuid != old.uuid):

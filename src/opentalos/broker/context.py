@@ -159,12 +159,14 @@ def _egress(clock: Clock, config: BrokerConfig) -> EgressCounters | None:
 def log_settings(topic: Topic, config: BrokerConfig) -> TopicLogSettings:
     """A topic's settings for the log; the service's own topics are not metered."""
     of_service = topic.owner == SYSTEM_TENANT
+    metering = None if of_service else config.metering
     return TopicLogSettings(
         topic_uuid=topic.uuid,
         durability=topic.durability,
         retention_s=topic.retention_s,
         retention_bytes=topic.retention_bytes,
-        minute_ms=config.minute_ms if config.metering is not None and not of_service else 0,
+        minute_ms=0 if metering is None else config.minute_ms,
+        reports_kept=metering is not None and metering.storage,
         tenant=topic.owner,
         # Without it a full disk would stay full: retention drops only metered messages.
         uses_reserve=of_service and topic.name == USAGE_TOPIC,

@@ -25,6 +25,7 @@ class TopicLogSettings:
     retention_bytes: int | None = None  # per partition; None: no bound
     # A minute of metering; retention waits until usage events tell of a message. 0: not metered.
     minute_ms: int = 0
+    reports_kept: bool = False  # retention waits for a report, too: log/metering/kept.py
     uses_reserve: bool = False  # takes puts also while others are refused for want of space
     tenant: str = ""  # the owner; what it may hold of this server's memory and lanes is bounded
 

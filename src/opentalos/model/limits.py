@@ -193,11 +193,14 @@ class MeteringSettings:
     enabled: bool = True
     interval_s: float = 30.0  # between usage events of the current minute
     egress: bool = True  # also count what is read; update pipelines before servers
+    storage: bool = True  # also report how long messages are kept; likewise
+    storage_interval_s: float = 3_600.0  # between reports of a partition that is kept
     partitions: int = 4  # of __usage at creation
     retention_s: int = 40 * 86_400  # of __usage at creation; a month can be billed again
 
     def __post_init__(self) -> None:
         need(0.0 < self.interval_s <= 3_600.0, "need 0 < interval_s <= 3600")
+        need(0.0 < self.storage_interval_s <= 86_400.0, "need 0 < storage_interval_s <= 86400")
         need(self.partitions > 0, "need partitions > 0")
 
 

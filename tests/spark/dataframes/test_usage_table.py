@@ -18,12 +18,13 @@ from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import Batch
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.tables import HOUR_MS
-from opentalos.pipelines.metering import egress_table
+from opentalos.pipelines.metering import egress_table, kept_table
 from opentalos.pipelines.metering.pipeline import UsageWriter
 from opentalos.pipelines.metering.usage_table import LAYOUT
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.service_events.side_output import side_folder, side_layout
 from opentalos.wire.metrics.egress import EgressEvent
+from opentalos.wire.metrics.kept import KeptEvent
 from opentalos.wire.metrics.usage import MINUTE_MS, UsageEvent
 
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
@@ -68,7 +69,7 @@ class Bench:
         plain = self._spark.createDataFrame(rows, MESSAGES)
         return plain.selectExpr("*", f"timestamp_millis({APPENDED}) AS append_time")
 
-    def take(self, *events: UsageEvent | EgressEvent | bytes) -> None:
+    def take(self, *events: UsageEvent | EgressEvent | KeptEvent | bytes) -> None:
         values = [item if isinstance(item, bytes) else item.encode() for item in events]
         self.writer(self.messages(values, self._batch * 100), self._batch)
         self._batch += 1
@@ -81,6 +82,10 @@ class Bench:
     @property
     def egress(self) -> LakeTable:
         return pipeline_table(self._home, self._lake, egress_table.LAYOUT)
+
+    @property
+    def kept(self) -> LakeTable:
+        return pipeline_table(self._home, self._lake, kept_table.LAYOUT)
 
     def reasons(self) -> list[str]:
         if self._lake:
@@ -317,3 +322,19 @@ def test_an_invalid_egress_event_goes_to_the_side_output(bench: Bench) -> None:
     ]  # fmt: skip
     bench.take(event(name='"kind":"egress"'))
     assert bench.next_offsets() == [10]
+
+
+def test_reports_of_what_is_kept_are_a_set_in_a_table_of_their_own(bench: Bench) -> None:
+    first = KeptEvent("uuid-1", "orders", "CLshop", 0, HOUR, 0)
+    later = first._replace(minute_ms=HOUR + 90 * MINUTE_MS, start_offset=7)
+    wrong = first._replace(minute_ms=HOUR + 1)
+    bench.take(first, event(), later, first, wrong)
+    bench.take(later)
+    rows = bench.kept.read().sort_by("minute").to_pylist()
+    assert [(row["minute"].timestamp() * 1000, row["start_offset"]) for row in rows] == [
+        (HOUR, 0),
+        (later.minute_ms, 7),
+    ]
+    assert set(rows[0]) == {"tenant", "topic", "name", "partition", "minute", "start_offset"}
+    assert bench.next_offsets() == [10]
+    assert bench.reasons() == ["not a whole minute"]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.quota.kept import KeptReports
 from opentalos.catalog.topics.topic import Topic
 from opentalos.catalog.topics.topics import topic_by_uuid
 from opentalos.log.log_store import metered_logs
@@ -51,6 +52,7 @@ class MeteringFigures:
     failures: int = 0  # passes that could not write
     lost_events: int = 0  # of deleted topics, for which there was no room
     egress_lost_bytes: int = 0  # read, for which there was no counter
+    kept_failures: int = 0  # reports of kept messages that have to be made again
     partitions_unmetered: int = 0  # with finished minutes without a durable event
     oldest_unmetered_s: float = 0.0  # since the end of the oldest of these minutes
 
@@ -69,6 +71,9 @@ class Metering:
     def __init__(self, context: BrokerContext, interval_s: float, put: PutEvents) -> None:
         self._context, self._interval_s, self._put = context, interval_s, put
         self.figures = MeteringFigures()
+        settings = context.config.metering
+        interval_s = settings.storage_interval_s if settings is not None else 0.0
+        self._kept = KeptReports(context, interval_s, self._put_lines)
         self._last: dict[tuple[str, int, int], UsageEvent] = {}  # of deleted topics
         self._retry_s: dict[PartitionKey, float] = {}  # loop time from which it is read again
         self._reads_left = 0
@@ -106,6 +111,7 @@ class Metering:
     async def _pass(self, late: "_Late") -> bool:
         self._reads_left = READS_PER_PASS_MAX
         waiting: list[_Due] = []
+        kept: list[tuple[PartitionLog, Topic]] = []
         caught_up = True
         for number, log in enumerate(metered_logs(self._context.log)):
             if number % CHECKS_PER_TURN == 0:
@@ -119,12 +125,16 @@ class Metering:
             if not due:
                 self._settle(log)
             late.look_at(log)
+            if self._kept.is_due(log, topic):
+                kept.append((log, topic))
             if len(waiting) >= EVENTS_PER_PUT_MAX:
                 await self._report(waiting)
                 waiting = []
         await self._report(waiting)
         await self._report_last()
         await self._report_egress()
+        caught_up &= await self._kept.write(kept)
+        self.figures.kept_failures = self._kept.failures
         return caught_up
 
     async def before_removal(self, dead: Topic) -> None:
@@ -135,11 +145,17 @@ class Metering:
                     await count_all(log)
                 self.keep_last(dead)
                 await self._report_last()
+                await self._kept.write_deleted()
         except (TalosError, TimeoutError) as error:
             _LOG.warning(
                 "could not report the last usage of topic %s, will retry: %r", dead.resource, error
             )
             self.keep_last(dead)
+
+    def topic_gone(self, gone: Topic) -> None:
+        """A topic was deleted or is not known here any more, whichever server did it."""
+        self.keep_last(gone)
+        self._kept.topic_deleted(gone, self._logs_of(gone))
 
     def keep_last(self, gone: Topic) -> None:
         """Keep the events of a topic whose logs leave memory, to report them later."""
@@ -217,6 +233,10 @@ class Metering:
             for event in part:
                 if self._last.get(event.key) == event:
                     del self._last[event.key]
+
+    async def _put_lines(self, lines: list[bytes]) -> None:
+        await self._put(lines)
+        self.figures.events += len(lines)
 
     async def _report_egress(self) -> None:
         """What was read in the minutes that are over; when the server stops, in the last one, too.

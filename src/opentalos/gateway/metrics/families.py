@@ -297,6 +297,8 @@ def _metering(figures: Figures) -> Iterator[Metric]:
     yield _counter("metering_lost_events", text, metering.lost_events)
     text = "Payload bytes of reads that were not metered, for lack of memory."
     yield _counter("metering_egress_lost_bytes", text, metering.egress_lost_bytes)
+    text = "Reports of how long messages are kept that could not be made; they are made again."
+    yield _counter("metering_kept_failures", text, metering.kept_failures)
     text = "Partitions whose usage events are late."
     yield _gauge("metering_partitions_late", text, metering.partitions_unmetered)
     text = "Age of the oldest late minute without a usage event; 0: none."

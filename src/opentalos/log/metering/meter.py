@@ -10,6 +10,8 @@ it any more: ``Mark.floor_ms`` is the earliest append time of later messages.
 
 from typing import NamedTuple
 
+from opentalos.log.metering.kept import Kept
+
 MINUTE_MS = 60_000
 # Kept in memory per partition until they are metered. Above it counting stops and later resumes
 # from the log itself, which is the spool.
@@ -87,10 +89,11 @@ class Meter(Minutes):
     outcome only recovery found) is left out; ``recount.count_on`` counts it from the log.
     """
 
-    __slots__ = ("known", "mark")
+    __slots__ = ("kept", "known", "mark")
 
-    def __init__(self, unit_ms: int) -> None:
+    def __init__(self, unit_ms: int, *, reports_kept: bool = False) -> None:
         super().__init__(unit_ms=unit_ms)
+        self.kept = Kept() if reports_kept else None  # None: nobody asks how long it is kept
         self.mark = Mark()
         self.known = False  # it has begun at a manifest
 
@@ -100,6 +103,8 @@ class Meter(Minutes):
         if start > mark.offset:  # dropped while nothing was metered
             self.mark = mark._replace(offset=start, since=start)
         self.found, self.next_offset, self.known = [], self.mark.offset, True
+        if self.kept is not None:
+            self.kept = Kept()
 
     def cut(self, end: int) -> None:
         """The log ends at ``end``: flushed messages may be lost after a power failure."""

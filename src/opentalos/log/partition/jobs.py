@@ -247,7 +247,7 @@ async def drop(writer: PartitionWriter, count: int, last: Segment) -> None:
     if manifest.sealed[count - 1 : count] != (last,):
         return
     gone = _metered(writer, manifest.sealed[:count])
-    if not gone:
+    if not gone or not _kept_is_reported(writer, manifest.start):
         return
     if len(gone) == len(manifest.segments):
         await _keep_state(writer, gone[-1])
@@ -311,6 +311,12 @@ def _metered(writer: PartitionWriter, segments: tuple[Segment, ...]) -> tuple[Se
         return segments
     metered = writer.meter.mark.offset
     return tuple(segment for segment in segments if (segment.next_offset or 0) <= metered)
+
+
+def _kept_is_reported(writer: PartitionWriter, start: int) -> bool:
+    """Whether usage events say that the messages from ``start`` on were kept until now."""
+    kept = None if writer.meter is None else writer.meter.kept
+    return kept is None or kept.permits(start)
 
 
 async def _keep_state(writer: PartitionWriter, last: Segment) -> None:

@@ -71,7 +71,7 @@ class PartitionLifecycle(PutQueue):
         self.versioned: VersionedManifest = NOTHING
         self.next_offset = 0  # the high watermark: no message from here on is shown
         self.total_bytes: int | None = None  # ever appended; None: not looked up yet
-        self.meter = Meter(settings.minute_ms) if settings.minute_ms else None
+        self.meter = _meter_of(settings)
         self.last_put_s = 0.0
         self.tail = context.cache.tail()
         self.arrivals = Arrivals()
@@ -226,3 +226,9 @@ class PartitionLifecycle(PutQueue):
     def _abandon_unless_named(self, segment: OpenSegment) -> None:
         """The same if the change of the manifest fails that is to name it."""
         self.abandoned = [*(self.abandoned or ()), segment.file]
+
+
+def _meter_of(settings: TopicLogSettings) -> Meter | None:
+    if not settings.minute_ms:
+        return None
+    return Meter(settings.minute_ms, reports_kept=settings.reports_kept)

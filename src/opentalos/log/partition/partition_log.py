@@ -12,7 +12,7 @@ from functools import partial
 
 from opentalos.log.context import LogContext
 from opentalos.log.manifest.manifest import Segment
-from opentalos.log.manifest.store import VersionedManifest
+from opentalos.log.manifest.store import ABSENT, VersionedManifest
 from opentalos.log.metering.meter import Meter
 from opentalos.log.partition.jobs import open_now
 from opentalos.log.partition.log_end import last_state
@@ -129,6 +129,16 @@ class PartitionLog:
         await self._ready()
         await self._confirm()
         return self.writer.range()
+
+    async def stored_start(self) -> int:
+        """The start offset of the stored manifest, whoever owns the partition now.
+
+        Raises: PartitionNotServing: it is being deleted, or nobody can say; CorruptLog.
+        """
+        manifest, version = await self._manifest()
+        if manifest.deleted or version == ABSENT:
+            raise PartitionNotServing(f"{name_of(self.key)} is deleted, or was never written")
+        return manifest.start
 
     async def offset_at(self, time_ms: int) -> int:
         """First offset appended at or after the time, or the next offset."""

@@ -5,7 +5,7 @@ break, joins what was metered before, and either continues in a later month or h
 the log has. ``month_edges`` finds the ends of the chain; ``unfinished`` judges, without I/O.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -19,6 +19,10 @@ from opentalos.sdk.rest_client import RestClient
 
 _OFFSET_MAX: Final = (1 << 62) - 1  # beyond every log: a question for its state, not its minutes
 _KEY: Final = ("topic", "partition")
+_UNREPORTED: Final = (
+    "the table does not say that its messages were kept to the month's end; servers report it "
+    "every [metering] storage_interval_s"
+)
 Place = tuple[str, int]  # uuid of the topic, partition
 
 
@@ -29,6 +33,7 @@ class Watermark(NamedTuple):
     metered_offset: int  # usage events cover every message before it; below 0: none are made
     metered_since: int  # metering began here, if messages were dropped while it was off
     next_offset: int  # of the log
+    start_offset: int = 0  # likewise
 
 
 class Edges(NamedTuple):
@@ -81,7 +86,8 @@ def _add(call: RestClient, resource: str, found: dict[Place, Watermark]) -> None
         query = {"partition": partition, "offset": _OFFSET_MAX, "minutes_max": 1}
         page = call("GET", f"topics/{quote(resource, safe='')}/usage", query=query)
         found[uuid_of(resource), partition] = Watermark(
-            page["name"], page["metered_offset"], page["metered_since"], page["next_offset"]
+            *(page["name"], page["metered_offset"], page["metered_since"]),
+            *(page["next_offset"], page["start_offset"]),
         )
         partition, partitions = partition + 1, page["partitions"]
 
@@ -99,6 +105,18 @@ def unfinished(
         reason = _broken(chain, mark) or _late(chain, mark)
         if reason:
             yield place, chain.name or (mark.name if mark else ""), reason
+
+
+def unreported(
+    marks: Mapping[Place, Watermark], reported: Collection[Place]
+) -> Iterable[tuple[Place, str, str]]:
+    """The partitions that keep messages and were not reported since the month's end.
+
+    Args: reported: the partitions of the table "kept" with a report from the month's end on.
+    """
+    for place, mark in sorted(marks.items()):
+        if mark.start_offset < mark.next_offset and place not in reported:
+            yield place, mark.name, _UNREPORTED
 
 
 def _broken(chain: Edges, mark: Watermark | None) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from opentalos.model.errors import NotFound
-from opentalos.pipelines.billing.plans.price_plan import COUNT_DIGITS, PricePlans, Resource
+from opentalos.pipelines.billing.plans.price_plan import COUNT_DIGITS, Resource
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.billing.usage_sums import with_day
 from opentalos.pipelines.lake.layout import Span
@@ -45,12 +45,6 @@ _PLACE: Final = ("tenant", "topic", "reader")
 Row = Mapping[str, Any]
 
 
-def prices_egress(plans: PricePlans, month: Month) -> bool:
-    """Whether a plan has a price for what is read in the month."""
-    valid = (plans.at(name, month) for name in plans.names())
-    return any(plan is not None and Resource.EGRESS in plan.rates for plan in valid)
-
-
 def month_egress(
     spark: "SparkSession", settings: PipelineSettings, month: Month, spans: "Sequence[Days]"
 ) -> list[Row]:
@@ -76,7 +70,7 @@ def month_egress(
     return found
 
 
-def billable(egress: Iterable[Row], assigned: Sequence[Assigned]) -> list[Row]:
+def billable(rows: Iterable[Row], assigned: Sequence[Assigned], resource: Resource) -> list[Row]:
     """Without the days on which the tenant's plan has no price for it. A tenant without a plan
     keeps its rows: that is a problem, as with usage."""
     parts: dict[str, list[Assigned]] = {}
@@ -84,23 +78,25 @@ def billable(egress: Iterable[Row], assigned: Sequence[Assigned]) -> list[Row]:
         parts.setdefault(part.tenant, []).append(part)
     return [
         row
-        for row in egress
+        for row in rows
         if any(
-            (part.plan is None or Resource.EGRESS in part.plan.rates)
+            (part.plan is None or resource in part.plan.rates)
             and (part.days.whole or part.days.begin <= row["day"] < part.days.end)
             for part in parts.get(row["tenant"], ())
         )
     ]
 
 
-def with_egress(spans: Iterable[Row], egress: Iterable[Row]) -> list[Row]:
-    """Spans of usage, ``span_totals``, with ``egress``; ordered by tenant and day."""
+def with_resource(
+    spans: Iterable[Row], rows: Iterable[Row], resource: Resource, column: str = "bytes"
+) -> list[Row]:
+    """Spans of usage, ``span_totals``, with the sums of a column; ordered by tenant and day."""
     nothing = {"records": 0, "bytes": 0}
     found = {(span["tenant"], span["day"]): dict(span) for span in spans}
-    for row in egress:
+    for row in rows:
         key = row["tenant"], row["day"]
         span = found.setdefault(key, {"tenant": key[0], "day": key[1], **nothing})
-        span[Resource.EGRESS] = span.get(Resource.EGRESS, 0) + int(row["bytes"])
+        span[resource] = span.get(resource, 0) + int(row[column])
     return [found[key] for key in sorted(found)]
 
 

@@ -43,6 +43,7 @@ class PartitionResult:
     records: int = 0  # in the table
     bytes: int = 0
     next_offset: int = 0  # of the log
+    start_offset: int = 0  # likewise
     pending: int = 0  # records of the log that the table does not have yet
     unmetered: int = 0  # of these, those that no usage event covers yet
     minutes_compared: int = 0
@@ -74,6 +75,7 @@ def compare(log: LogUsage, rows: Sequence[MinuteUse]) -> PartitionResult:
         tenant=log.tenant,
         partition=log.partition,
         next_offset=log.next_offset,
+        start_offset=log.start_offset,
     )
     reached = max(_check_chain(found, rows, log.metered_since), log.metered_since)
     found.pending = max(0, log.next_offset - reached)
@@ -86,6 +88,15 @@ def compare(log: LogUsage, rows: Sequence[MinuteUse]) -> PartitionResult:
         found.fault(f"the table has {more} bytes more than the log ever had", count=more)
     _check_minutes(found, log, rows, reached)
     return found
+
+
+def compare_kept(found: PartitionResult, start: int) -> None:
+    """Compare the largest start offset that a report of what is kept has, read before the log."""
+    more = start - found.start_offset
+    if more > 0:
+        begin = found.start_offset
+        text = f"a report says that the log begins at offset {start}, but it begins at {begin}"
+        found.fault(text, records=more)
 
 
 def compare_deleted(key: tuple[str, int], name: str, rows: Sequence[MinuteUse]) -> PartitionResult:

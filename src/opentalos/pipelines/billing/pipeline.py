@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.model.errors import ConfigError, TalosError
-from opentalos.pipelines.billing.closing import edges_of, unfinished, watermarks
+from opentalos.pipelines.billing.closing import edges_of, unfinished, unreported, watermarks
 from opentalos.pipelines.billing.credits.credit import Credit, carried, with_credits
 from opentalos.pipelines.billing.credits.credit_file import load_credits
 from opentalos.pipelines.billing.credits.used import open_months, used_elsewhere
@@ -24,16 +24,16 @@ from opentalos.pipelines.billing.egress import (
     READS_SCHEMA,
     billable,
     month_egress,
-    prices_egress,
     reads_table,
-    with_egress,
+    with_resource,
 )
 from opentalos.pipelines.billing.invoices.daily_chart import daily_chart
 from opentalos.pipelines.billing.invoices.files import Files, InvoiceFolder, page_name
-from opentalos.pipelines.billing.invoices.invoice import invoices
+from opentalos.pipelines.billing.invoices.invoice import Others, invoices
 from opentalos.pipelines.billing.invoices.page import render
 from opentalos.pipelines.billing.invoices.tables import (
     DAYS,
+    KEPT,
     LINES,
     PROBLEMS,
     READS,
@@ -42,7 +42,7 @@ from opentalos.pipelines.billing.invoices.tables import (
     to_parquet,
 )
 from opentalos.pipelines.billing.invoices.totals import totals
-from opentalos.pipelines.billing.plans.price_plan import PricePlans
+from opentalos.pipelines.billing.plans.price_plan import PricePlans, Resource
 from opentalos.pipelines.billing.plans.price_plan_files import load_price_plans
 from opentalos.pipelines.billing.plans.tenant_plans import (
     Assigned,
@@ -51,6 +51,12 @@ from opentalos.pipelines.billing.plans.tenant_plans import (
     load_tenant_plans,
 )
 from opentalos.pipelines.billing.pricing import line_table, priced_rows
+from opentalos.pipelines.billing.storage import (
+    KEPT_SCHEMA,
+    kept_table,
+    month_storage,
+    reported_since,
+)
 from opentalos.pipelines.billing.usage_sums import (
     broken_chains,
     gaps,
@@ -127,6 +133,7 @@ class Bill:
     problems: Sequence[str]
     days: pa.Table = field(default_factory=DAYS_SCHEMA.empty_table)  # of ``daily_totals``
     reads: pa.Table = field(default_factory=READS_SCHEMA.empty_table)  # of ``reads_table``
+    kept: pa.Table = field(default_factory=KEPT_SCHEMA.empty_table)  # of ``kept_table``
 
 
 class Billing:
@@ -154,7 +161,7 @@ class Billing:
         folder = InvoiceFolder(settings.home, options.month)
         if options.close:  # first: what is in the table then is in the bill
             _check_over(options, now)
-            _check_metered(spark, settings, options.month)
+            _check_metered(spark, settings, options)
         bill = make_bill(spark, settings, options)
         if options.close and bill.problems:
             raise ConfigError(f"{options.month} cannot be closed: {_shown(bill.problems)}")
@@ -182,9 +189,12 @@ def make_bill(spark: "SparkSession", settings: PipelineSettings, options: Billin
         order: Any = [(name, "ascending") for name in ("tenant", "name", "topic")]
         topics = topic_totals(partitions).toArrow().sort_by(order)
         order = [(name, "ascending") for name in ("tenant", "day")]
-        egress = _billable_egress(spark, settings, options)
+        egress = _billable(spark, settings, options, Resource.EGRESS)
+        storage = _billable(spark, settings, options, Resource.STORAGE)
         spans = span_totals(partitions).toArrow().sort_by(order).to_pylist()
-        spans = with_egress(spans, egress) if egress else spans
+        spans = with_resource(spans, egress, Resource.EGRESS) if egress else spans
+        if storage:
+            spans = with_resource(spans, storage, Resource.STORAGE, "byte_minutes")
         days = [(span["tenant"], span["day"]) for span in spans]
         assigned = options.tenants.assigned(days, month, options.plans)
         rows, problems = with_credits(
@@ -215,36 +225,44 @@ def make_bill(spark: "SparkSession", settings: PipelineSettings, options: Billin
             "doubled; see talos bill reconcile"
             for row in sorted(found)
         ]
-    return Bill(month, assigned, lines, topics, problems, daily_totals(usage), reads_table(egress))
+    others = reads_table(egress), kept_table(storage)
+    return Bill(month, assigned, lines, topics, problems, daily_totals(usage), *others)
 
 
-def _billable_egress(
-    spark: "SparkSession", settings: PipelineSettings, options: BillingOptions
+def _billable(
+    spark: "SparkSession",
+    settings: PipelineSettings,
+    options: BillingOptions,
+    resource: Resource,
 ) -> list[Mapping[str, Any]]:
+    """Of a resource that has a table of its own, which is read only if it has a price."""
     tenants, month = options.tenants, options.month
-    if not prices_egress(options.plans, month):
+    if not options.plans.price(resource, month):
         return []
-    rows = month_egress(spark, settings, month, tenants.spans(month))
-    read = [(row["tenant"], row["day"]) for row in rows]
-    return billable(rows, tenants.assigned(read, month, options.plans))
+    rows_of = month_egress if resource is Resource.EGRESS else month_storage
+    rows = rows_of(spark, settings, month, tenants.spans(month))
+    used = [(row["tenant"], row["day"]) for row in rows]
+    return billable(rows, tenants.assigned(used, month, options.plans), resource)
 
 
 def invoice_files(bill: Bill, revision: int) -> Files:
     """The content of all files of the invoices."""
     lines, topics = bill.lines.to_pylist(), bill.topics.to_pylist()
-    reads = bill.reads.to_pylist()
+    others = Others(bill.reads.to_pylist(), bill.kept.to_pylist())
     days = days_by_tenant(bill.days, bill.month)
     files = {
         page_name(invoice.tenant): render(
             invoice, daily_chart(bill.month, days.get(invoice.tenant, ()))
         ).encode()
-        for invoice in invoices(bill.assigned, lines, topics, bill.month, revision, reads)
+        for invoice in invoices(bill.assigned, lines, topics, bill.month, revision, others)
     }
     files[LINES] = to_parquet(bill.lines)
     files[TOPICS] = to_parquet(bill.topics)
     files[DAYS] = to_parquet(bill.days)
-    if reads:
+    if others.reads:
         files[READS] = to_parquet(bill.reads)
+    if others.kept:
+        files[KEPT] = to_parquet(bill.kept)
     files[TOTALS] = to_parquet(totals(bill.assigned, lines, topics, bill.month, revision))
     files[PROBLEMS] = "".join(f"{problem}\n" for problem in bill.problems).encode()
     return files
@@ -272,19 +290,25 @@ def _yes(options: Mapping[str, str], name: str) -> bool:
 
 def _check_over(options: BillingOptions, now: datetime) -> None:
     month = options.month
-    over = month.end + (LATE if prices_egress(options.plans, month) else timedelta())
+    over = month.end + (LATE if options.plans.price(Resource.EGRESS, month) else timedelta())
     if now < over:
         raise ConfigError(f"{month} cannot be closed before {over:%Y-%m-%d %H:%M} UTC")
 
 
-def _check_metered(spark: "SparkSession", settings: PipelineSettings, month: Month) -> None:
+def _check_metered(
+    spark: "SparkSession", settings: PipelineSettings, options: BillingOptions
+) -> None:
     """Raises: ConfigError: usage of the month may still come, or is not what was metered; the
     server's errors."""
+    month = options.month
     marks = watermarks(RestClient(client_config(settings, TIMEOUT_S)))
-    edges = edges_of(usage_frame(spark, settings), month)  # read after the server was asked
+    # Read after the server was asked.
+    late = list(unfinished(marks, edges_of(usage_frame(spark, settings), month)))
+    if options.plans.price(Resource.STORAGE, month):
+        late += unreported(marks, reported_since(spark, settings, month))
     found = [
         f"topic {name} ({topic}), partition {partition}: {reason}"
-        for (topic, partition), name, reason in unfinished(marks, edges)
+        for (topic, partition), name, reason in late
     ]
     if found:
         raise ConfigError(

@@ -27,6 +27,7 @@ from opentalos.pipelines.billing.plans.price_plan import (
 )
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.lake.periods.month import Month
+from opentalos.wire.metrics.usage import MINUTE_MS
 
 AMOUNT_ARROW: Final = pa.decimal128(COUNT_DIGITS + AMOUNT_DECIMALS_MAX, AMOUNT_DECIMALS_MAX)
 _COUNT_ARROW: Final = pa.decimal128(COUNT_DIGITS, 0)
@@ -63,8 +64,8 @@ Rows = Iterable[Mapping[str, Any]]
 def priced_rows(assigned: Sequence[Assigned], spans: Rows, month: Month) -> Iterator[Row]:
     """The lines of all tenants for usage, reserved partitions and minimums, in their order.
 
-    Args: spans: tenant, day, records and bytes, of ``span_totals``, perhaps egress; no plan changes
-          in a span.
+    Args: spans: tenant, day, records and bytes, of ``span_totals``, perhaps egress and storage, the
+          latter in byte-minutes; no plan changes in a span.
     """
     used: dict[str, list[Mapping[str, Any]]] = {}
     for span in spans:
@@ -97,6 +98,11 @@ def rounded(numerator: int, denominator: int, rule: Rounding) -> int:
     return below + goes_up[rule]
 
 
+def month_minutes(month: Month) -> int:
+    """So many byte-minutes are a byte for the month."""
+    return (month.end_ms - month.begin_ms) // MINUTE_MS
+
+
 def _runs(parts: Iterable[Assigned]) -> Iterator[list[Assigned]]:
     """Successive parts with one plan; only their reserved partitions differ."""
     run: list[Assigned] = []
@@ -116,7 +122,7 @@ def _run_rows(run: list[Assigned], spans: Rows, month: Month) -> Iterator[Row]:
     days = run[0].days._replace(end=run[-1].days.end)
     within = [span for span in spans if days.whole or days.begin <= span["day"] < days.end]
     charges = Decimal(0)
-    for row in (*_metered_rows(plan, within, days), *_reserved_rows(plan, run)):
+    for row in (*_metered_rows(plan, within, (days, month)), *_reserved_rows(plan, run)):
         charges += row["amount"]
         yield _whole_row(run[0].tenant, plan, row, month)
     missing = _money(days.share(_smallest(plan, plan.minimum)), plan)
@@ -127,12 +133,17 @@ def _run_rows(run: list[Assigned], spans: Rows, month: Month) -> Iterator[Row]:
         yield _whole_row(run[0].tenant, plan, row, month)
 
 
-def _metered_rows(plan: PricePlan, spans: Sequence[Mapping[str, Any]], days: Days) -> Iterator[Row]:
+def _metered_rows(
+    plan: PricePlan, spans: Sequence[Mapping[str, Any]], part: tuple[Days, Month]
+) -> Iterator[Row]:
+    days, month = part
     for resource in METERED:
         rate = plan.rates.get(resource)
         if rate is None:
             continue
         quantity = sum(int(span.get(resource, 0)) for span in spans)
+        if resource is Resource.STORAGE:
+            quantity //= month_minutes(month)
         for row in _tier_rows(rate, quantity, days):
             exact = row["quantity"] * _scaled(row["price"])
             amount = _money(rounded(exact, _divisor(rate, plan), plan.rounding), plan)

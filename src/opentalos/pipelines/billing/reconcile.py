@@ -19,9 +19,11 @@ from opentalos.pipelines.billing.partition_reconciliation import (
     PartitionResult,
     compare,
     compare_deleted,
+    compare_kept,
 )
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.opening import pipeline_table
+from opentalos.pipelines.metering.kept_lake import KeptStarts, kept_starts_of
 from opentalos.pipelines.metering.usage_lake import MinuteUse, UsageLake, next_offsets
 from opentalos.pipelines.metering.usage_table import LAYOUT
 from opentalos.sdk.core.config import ClientConfig, split_key, split_urls
@@ -40,6 +42,7 @@ class Reconciliation:
 
     partitions: list[PartitionResult] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
+    reports: int = 0  # partitions of the logs with a report of what is kept
 
     @property
     def differing(self) -> list[PartitionResult]:
@@ -81,26 +84,31 @@ def reconcile(
     """
     key_id, secret = split_key(key, "key")
     config = ClientConfig(endpoints=split_urls(url), key_id=key_id, secret=secret)
-    usage = pipeline_table(home, lake, LAYOUT)
-    return reconcile_with(RestClient(config), usage, wait_s=wait_s, topics=topics)
+    usage, kept = pipeline_table(home, lake, LAYOUT), kept_starts_of(home, lake)
+    return reconcile_with(RestClient(config), usage, kept=kept, wait_s=wait_s, topics=topics)
 
 
 def reconcile_with(
     call: RestClient,
     usage: LakeTable,
     *,
+    kept: KeptStarts | None = None,
     wait_s: float = 0.0,
     topics: Sequence[str] = (),
     show: Show = _nothing,
 ) -> Reconciliation:
-    """``reconcile`` with an existing client."""
+    """``reconcile`` with an existing client; ``kept``: of ``kept_starts_of``."""
     found = _reconcile(call, usage, topics, show)
-    if not wait_s or not found.pending:
-        return found
-    late = _wait(partial(next_offsets, usage, topics), _ends(found), wait_s, show)
-    again = _reconcile(call, usage, topics, show)
-    again.late = late
-    return again
+    if wait_s and found.pending:
+        late = _wait(partial(next_offsets, usage, topics), _ends(found), wait_s, show)
+        found = _reconcile(call, usage, topics, show)
+        found.late = late
+    for result in found.partitions:
+        start = None if kept is None else kept.get((result.topic, result.partition))
+        if start is not None and not result.deleted:
+            found.reports += 1
+            compare_kept(result, start)
+    return found
 
 
 def _reconcile(

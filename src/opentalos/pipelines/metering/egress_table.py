@@ -7,8 +7,6 @@ table is apart from "usage": that one is a function of the log, this one is meas
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from opentalos.pipelines.lake.layout import Layout
@@ -19,7 +17,6 @@ from opentalos.pipelines.service_events.json_events import (
     not_ahead,
     number,
 )
-from opentalos.wire.metrics.egress import EGRESS_KIND
 from opentalos.wire.metrics.usage import MINUTE_MS
 
 TABLE: Final = "egress"
@@ -56,29 +53,3 @@ SCHEMA: Final = pa.schema(
     ]
 )
 LAYOUT: Final = Layout(TABLE, SCHEMA, "minute", KEY)
-_ARRIVAL: Final = ("source_partition", "source_offset")
-
-
-def is_egress(value: str) -> Column:
-    """Whether the message in a column is an egress event. Servers write compact JSON, in which a
-    text cannot contain this: its quotes are escaped."""
-    text = F.lit(f'"kind":"{EGRESS_KIND}"')
-    return F.coalesce(F.contains(F.col(value), text.cast("binary")), F.lit(False))
-
-
-def egress_rows(events: DataFrame) -> DataFrame:
-    """Valid events as rows of the table, with the partition and offset that they came from."""
-    minute = F.timestamp_millis("minute_ms").alias("minute")
-    columns = [minute if name == "minute" else F.col(name) for name in SCHEMA.names]
-    return events.select(*columns, *_ARRIVAL)
-
-
-def merge_egress(stored: DataFrame, fresh: DataFrame) -> DataFrame:
-    """All rows, each source and number once; the stored one stays, with a null ``source_offset``.
-
-    Args: stored: rows of the table; fresh: rows of ``egress_rows``.
-    """
-    nowhere = (F.lit(None).cast("bigint").alias(name) for name in _ARRIVAL)
-    both = stored.select(*SCHEMA.names, *nowhere).unionByName(fresh)
-    first = Window.partitionBy(*KEY).orderBy(*(F.asc_nulls_first(name) for name in _ARRIVAL))
-    return both.withColumn("_rank", F.row_number().over(first)).where("_rank = 1").drop("_rank")

@@ -1,8 +1,10 @@
-"""The pipeline ``metering``: events of the servers into the lake's tables "usage" (I9) and
-"egress"."""
+"""The pipeline ``metering``: events of the servers into the lake's tables "usage" (I9), "egress"
+and "kept"."""
 
 import logging
 from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -11,9 +13,11 @@ from pyspark.sql import functions as F
 
 from opentalos.pipelines.lake.hours import Hours, hour_of_row
 from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.layout import Layout
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.sink import batch_of, run_table
-from opentalos.pipelines.metering import egress_table
+from opentalos.pipelines.metering import egress_table, kept_table
+from opentalos.pipelines.metering.fixed_events import is_kind, merge_first, rows_of
 from opentalos.pipelines.metering.usage_table import (
     CONFLICT,
     EVENT,
@@ -28,7 +32,8 @@ from opentalos.pipelines.pipeline import CHECKPOINT, CHECKPOINT_AT, PipelineSett
 from opentalos.pipelines.service_events.json_events import split_events
 from opentalos.pipelines.service_events.service_topic import ON_EXPIRED, ServiceTopic
 from opentalos.pipelines.service_events.side_output import SideOutput
-from opentalos.wire.metrics.egress import EGRESS_VERSION
+from opentalos.wire.metrics.egress import EGRESS_KIND, EGRESS_VERSION
+from opentalos.wire.metrics.kept import KEPT_KIND, KEPT_VERSION
 from opentalos.wire.metrics.usage import USAGE_VERSION
 
 if TYPE_CHECKING:
@@ -39,6 +44,15 @@ TOPIC: Final = "__usage"
 GROUP: Final = "pipeline-metering"  # commits its progress, so that its lag is visible
 _SOURCE: Final = ServiceTopic("metering", TOPIC, GROUP, "partition,offset,value,append_time")
 _LOG: Final = logging.getLogger(__name__)
+_KINDS: Final = {  # of events that never change: their fields, version, rules and table
+    EGRESS_KIND: (
+        egress_table.EVENT,
+        EGRESS_VERSION,
+        egress_table.RULES,
+        egress_table.LAYOUT,
+    ),
+    KEPT_KIND: (kept_table.EVENT, KEPT_VERSION, kept_table.RULES, kept_table.LAYOUT),
+}
 
 
 class Metering:
@@ -48,7 +62,7 @@ class Metering:
     """
 
     name = _SOURCE.pipeline
-    about = "usage and egress of tenants, per topic and minute, for the bill"
+    about = "usage, egress and storage of tenants, per topic and minute, for the bill"
     options: Mapping[str, str] = MappingProxyType(
         {
             ON_EXPIRED: f"fail (default) or skip: usage that expired in {TOPIC} before it was read",
@@ -67,7 +81,7 @@ class UsageWriter:
 
     def __init__(self, settings: PipelineSettings, table: LakeTable) -> None:
         self._settings, self._table = settings, table
-        self._egress: LakeTable | None = None  # the first event of a lake creates it
+        self._others: dict[str, LakeTable] = {}  # the first event of a kind creates its table
         self._side = SideOutput(settings, Metering.name)
         self.bad = 0  # messages for the side output, of this process
         self.conflicts = 0  # events that contradict another event of the same offsets
@@ -76,13 +90,17 @@ class UsageWriter:
         """Write one batch; after an error Spark repeats it."""
         kept = messages.persist()
         try:
-            measured = egress_table.is_egress("value")
-            good, bad = split_events(kept.where(~measured), EVENT, USAGE_VERSION, RULES)
-            read, bad_read = split_events(
-                kept.where(measured), egress_table.EVENT, EGRESS_VERSION, egress_table.RULES
-            )
-            self.bad += self._side.write(bad.unionByName(bad_read), batch_id)
-            self._take_egress(egress_table.egress_rows(read), batch_id)
+            kinds = {name: is_kind("value", name) for name in _KINDS}
+            usage = kept.where(~reduce(or_, kinds.values()))
+            good, bad = split_events(usage, EVENT, USAGE_VERSION, RULES)
+            others: list[tuple[Layout, DataFrame]] = []
+            for name, (schema, version, rules, layout) in _KINDS.items():
+                found, wrong = split_events(kept.where(kinds[name]), schema, version, rules)
+                others.append((layout, found))
+                bad = bad.unionByName(wrong)
+            self.bad += self._side.write(bad, batch_id)
+            for layout, found in others:
+                self._take_fixed(layout, rows_of(found, layout.schema.names), batch_id)
             fresh = usage_rows(good)
             hours = _hours(fresh)
             if hours:
@@ -102,15 +120,15 @@ class UsageWriter:
         finally:
             judged.unpersist()
 
-    def _take_egress(self, fresh: DataFrame, batch_id: int) -> None:
+    def _take_fixed(self, layout: Layout, fresh: DataFrame, batch_id: int) -> None:
         starts = _hours(fresh)
         if not starts:
             return
-        if self._egress is None:
+        if layout.name not in self._others:
             home, lake = self._settings.home, self._settings.lake
-            self._egress = pipeline_table(home, lake, egress_table.LAYOUT, create=True)
-        spark, hours = fresh.sparkSession, Hours(self._egress, egress_table.LAYOUT, starts)
-        rows = egress_table.merge_egress(hours.stored(spark), fresh).persist()
+            self._others[layout.name] = pipeline_table(home, lake, layout, create=True)
+        spark, hours = fresh.sparkSession, Hours(self._others[layout.name], layout, starts)
+        rows = merge_first(hours.stored(spark), fresh, layout.schema.names, layout.key).persist()
         try:
             if not rows.where("source_offset IS NOT NULL").isEmpty():  # else all are stored
                 hours.replace(batch_of(spark, batch_id, Metering.name), rows)

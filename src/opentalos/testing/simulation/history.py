@@ -59,6 +59,8 @@ Notes are facts without an outcome.
 | power-loss, rot | (topic, partition for rot) |
 | usage-event | topic uuid, partition, minute_ms, bytes, first_offset, next_offset |
 | egress-event | topic uuid, reader, minute_ms, source, number, messages, bytes |
+| kept-event | topic uuid, partition, minute_ms, start_offset |
+| moved-start | topic uuid, partition, start, at_ms: a manifest with this start was stored |
 | read | topic uuid, reader, bytes: a server returned them, and counted them |
 | stored-blocks | topic uuid, partition, minute_ms (a minute's length), blocks: [[base offset, |
 | | messages, append_ms, payload bytes]], all that were ever committed; sure: and no others |

@@ -81,7 +81,7 @@ class Metered:
 @pytest.fixture
 async def metered(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Metered]:
     monkeypatch.setattr(metering_module.Metering, "start", lambda self: None)
-    async with world(metering=MeteringSettings()) as made:
+    async with world(metering=MeteringSettings(storage=False)) as made:
         made.clock.now_ms += MINUTE_MS - made.clock.now_ms % MINUTE_MS
         yield Metered(made, await made.topic(ALICE, partitions=2))
 

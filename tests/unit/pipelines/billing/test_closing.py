@@ -77,8 +77,8 @@ def test_the_server_is_asked_for_every_partition_that_ever_existed() -> None:
         if "gone" in path:
             raise TopicNotExist(path)
         number = query["partition"]
-        fields = ("metered_offset", "metered_since", "next_offset")
+        fields = ("metered_offset", "metered_since", "next_offset", "start_offset")
         return {"name": "orders", "partitions": 2} | dict.fromkeys(fields, number)
 
     found = watermarks(call)  # type: ignore[arg-type]
-    assert found == {("u2", number): Watermark("orders", *[number] * 3) for number in (0, 1)}
+    assert found == {("u2", number): Watermark("orders", *[number] * 4) for number in (0, 1)}

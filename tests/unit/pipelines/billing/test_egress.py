@@ -6,8 +6,9 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from opentalos.pipelines.billing.egress import billable, prices_egress, reads_table, with_egress
-from opentalos.pipelines.billing.invoices.invoice import invoices
+from opentalos.pipelines.billing.egress import billable as billable_rows
+from opentalos.pipelines.billing.egress import reads_table, with_resource
+from opentalos.pipelines.billing.invoices.invoice import Others, invoices
 from opentalos.pipelines.billing.invoices.page import render
 from opentalos.pipelines.billing.plans.days import Days
 from opentalos.pipelines.billing.plans.price_plan import (
@@ -67,11 +68,21 @@ def lines(assigned: list[Assigned], spans: Iterable[Mapping[str, Any]]) -> list[
     return found
 
 
+def billable(rows: list[dict[str, Any]], assigned: list[Assigned]) -> list[Mapping[str, Any]]:
+    return billable_rows(rows, assigned, Resource.EGRESS)
+
+
+def with_egress(
+    spans: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    return with_resource(spans, rows, Resource.EGRESS)
+
+
 def test_only_a_plan_of_the_month_makes_egress_priced() -> None:
     later = replace(PRICED, valid_from=Month(2026, 4))
-    assert prices_egress(PricePlans((PLAIN, PRICED)), MARCH)
-    assert not prices_egress(PricePlans((PLAIN, later)), MARCH)
-    assert prices_egress(PricePlans((PLAIN, later)), Month(2026, 4))
+    assert PricePlans((PLAIN, PRICED)).price(Resource.EGRESS, MARCH)
+    assert not PricePlans((PLAIN, later)).price(Resource.EGRESS, MARCH)
+    assert PricePlans((PLAIN, later)).price(Resource.EGRESS, Month(2026, 4))
 
 
 def test_what_was_read_is_a_line_after_the_stored_bytes() -> None:
@@ -122,7 +133,7 @@ def test_the_page_names_the_readers_and_says_that_it_was_measured() -> None:
     rows = lines(assigned, with_egress([stored()], egress))
     reads = reads_table(egress).to_pylist()
     assert [(row["reader"], int(row["messages"])) for row in reads] == [("<i>", 3), ("CLr", 4)]
-    (invoice,) = invoices(assigned, rows, [], MARCH, 1, reads)
+    (invoice,) = invoices(assigned, rows, [], MARCH, 1, Others(reads=reads))
     page = render(invoice)
     for text in ("Bytes read, as measured", "Reads by topic", "&lt;i&gt;", "6.0 GiB",
                  "they cannot be counted again", "per GiB"):  # fmt: skip

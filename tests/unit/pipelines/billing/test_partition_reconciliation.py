@@ -9,6 +9,7 @@ from opentalos.pipelines.billing.partition_reconciliation import (
     PartitionResult,
     compare,
     compare_deleted,
+    compare_kept,
 )
 from opentalos.pipelines.metering.usage_lake import MinuteUse
 
@@ -130,3 +131,13 @@ def test_what_went_while_nothing_was_metered_is_left_out() -> None:
 def test_of_a_deleted_topic_the_chain_is_checked() -> None:
     assert deviation(compare_deleted(("u", 0), "orders", CHAIN)) == (0, 0)
     assert deviation(compare_deleted(("u", 0), "orders", CHAIN[1:])) == (5, 0)
+
+
+def test_a_report_of_what_is_kept_may_not_be_ahead_of_the_log() -> None:
+    found = PartitionResult(topic="u", name="t", tenant="CL", partition=0, start_offset=5)
+    for start in (0, 5):
+        compare_kept(found, start)
+    assert not found.differs
+    compare_kept(found, 7)
+    assert found.difference_records == 2
+    assert found.faults == ["a report says that the log begins at offset 7, but it begins at 5"]

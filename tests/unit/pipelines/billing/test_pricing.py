@@ -29,7 +29,7 @@ from opentalos.pipelines.billing.plans.price_plan import (
 )
 from opentalos.pipelines.billing.plans.price_plan_files import load_price_plans
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
-from opentalos.pipelines.billing.pricing import line_table, priced_rows, rounded
+from opentalos.pipelines.billing.pricing import line_table, month_minutes, priced_rows, rounded
 from opentalos.pipelines.lake.periods.month import Month
 
 # Independent of the machine's speed: few examples, without a deadline, the same in each run.
@@ -59,11 +59,16 @@ def with_rate(price: str, unit: int = 1, **changed: Any) -> PricePlan:
     return replace(PLAN, rates={Resource.RECORDS: rate}, **changed)
 
 
+def scale(resource: Resource) -> int:
+    """Storage is summed up in byte-minutes."""
+    return month_minutes(MARCH) if resource is Resource.STORAGE else 1
+
+
 def priced(cases: list[Case]) -> dict[str, list[tuple[Any, ...]]]:
     """The lines of each case, which is one tenant."""
     spans = [
-        {"tenant": f"t{number}", "day": 0, **{name: Decimal(counts.get(name, 0)) for name in
-         METERED}}
+        {"tenant": f"t{number}", "day": 0, **{name: Decimal(counts.get(name, 0)) * scale(name)
+         for name in METERED}}
         for number, (_, counts) in enumerate(cases)
     ]  # fmt: skip
     assigned = [

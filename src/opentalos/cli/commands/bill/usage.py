@@ -60,10 +60,11 @@ def reconcile(
     """
     with query_extra(), Progress("partitions") as progress:
         from opentalos.pipelines.billing.reconcile import reconcile_with
+        from opentalos.pipelines.metering.kept_lake import kept_starts_of
 
-        usage = _opened(home, lake)
+        usage, kept = _opened(home, lake), kept_starts_of(home, lake)
         found = reconcile_with(
-            server.rest(), usage, wait_s=wait_s, topics=topics,
+            server.rest(), usage, kept=kept, wait_s=wait_s, topics=topics,
             show=progress.show,
         )  # fmt: skip
     _show(found, output)

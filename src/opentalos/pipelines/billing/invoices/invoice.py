@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from itertools import groupby
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from opentalos.pipelines.billing.plans.price_plan import PricePlan, Resource
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
+from opentalos.pipelines.billing.pricing import month_minutes
 from opentalos.pipelines.lake.periods.month import Month
 
 
@@ -56,6 +57,15 @@ class TopicReads:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicKept:
+    """What was kept of one topic, on average over the month."""
+
+    name: str
+    topic: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invoice:
     """The invoice of one tenant for one month; ``plan``: the last one."""
 
@@ -68,6 +78,7 @@ class Invoice:
     parts: tuple[Assigned, ...] = ()  # of the month, with their plans
     time_zone: str = ""  # for display; empty: UTC
     reads: tuple[TopicReads, ...] = ()
+    kept: tuple[TopicKept, ...] = ()
 
     @property
     def decimals(self) -> int:
@@ -83,20 +94,29 @@ class Invoice:
 Rows = Sequence[Mapping[str, Any]]
 
 
+class Others(NamedTuple):
+    """What only plans with a price for it have on their invoices."""
+
+    reads: Rows = ()  # of ``reads_table``
+    kept: Rows = ()  # of ``kept_table``
+
+
+NO_OTHERS: Final = Others()
+
+
 def invoices(
     assigned: Sequence[Assigned],
     lines: Rows,
     topics: Rows,
     month: Month,
     revision: int,
-    reads: Rows = (),
+    others: Others = NO_OTHERS,
 ) -> Iterator[Invoice]:
     """An invoice for each tenant that has a plan, even if its total is zero.
 
-    Args: lines: with the columns of ``pricing.LINES``; topics: of ``topic_totals``;
-          reads: of ``reads_table``.
+    Args: lines: with the columns of ``pricing.LINES``; topics: of ``topic_totals``.
     """
-    lines_of, topics_of, reads_of = map(_by_tenant, (lines, topics, reads))
+    lines_of, topics_of, reads_of, kept_of = map(_by_tenant, (lines, topics, *others))
     for tenant, entries in groupby(assigned, key=lambda entry: entry.tenant):
         parts = tuple(entries)
         plans = [part.plan for part in parts if part.plan is not None]
@@ -111,6 +131,7 @@ def invoices(
                 parts=parts,
                 time_zone=parts[-1].time_zone,
                 reads=tuple(map(_reads, reads_of.get(tenant, ()))),
+                kept=tuple(_kept(row, month) for row in kept_of.get(tenant, ())),
             )
 
 
@@ -150,6 +171,11 @@ def _reads(row: Mapping[str, Any]) -> TopicReads:
         messages=int(row["messages"]),
         bytes=int(row["bytes"]),
     )
+
+
+def _kept(row: Mapping[str, Any], month: Month) -> TopicKept:
+    average = int(row["byte_minutes"]) // month_minutes(month)
+    return TopicKept(name=row["name"], topic=row["topic"], bytes=average)
 
 
 def _topic(row: Mapping[str, Any]) -> TopicUse:

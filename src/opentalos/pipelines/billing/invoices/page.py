@@ -7,7 +7,13 @@ from html import escape
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from opentalos.pipelines.billing.invoices.invoice import Invoice, InvoiceLine, TopicReads, TopicUse
+from opentalos.pipelines.billing.invoices.invoice import (
+    Invoice,
+    InvoiceLine,
+    TopicKept,
+    TopicReads,
+    TopicUse,
+)
 from opentalos.pipelines.billing.invoices.sizes import size_text
 from opentalos.pipelines.billing.plans.price_plan import OF_BYTES, Resource
 from opentalos.pipelines.billing.pricing import FREE_TIER
@@ -16,6 +22,7 @@ _NAMES: Final = {
     Resource.RECORDS: ("Messages stored", "message", "messages"),
     Resource.BYTES: ("Bytes stored", "byte", "bytes"),
     Resource.EGRESS: ("Bytes read, as measured", "byte", "bytes"),
+    Resource.STORAGE: ("Bytes kept, on average over the month", "byte and month", "bytes"),
     Resource.PARTITIONS: ("Reserved partitions", "partition and month", "partitions"),
     Resource.MINIMUM: ("Up to the minimum of the plan", "month", ""),
     Resource.CREDIT: ("Credit", "", ""),
@@ -64,12 +71,13 @@ def render(invoice: Invoice, chart: str = "") -> str:
         *_lines(invoice),
         *_topics(invoice),
         *_read(invoice),
+        *_kept(invoice),
         *([chart] if chart else []),
         "<footer>Counted is what was stored, by the minute of its append time in UTC. Each "
         "amount is quantity &times; price, rounded once; what is due for a month is due for a part "
         "of it by days, and so are free quotas and tiers. The total is the sum of the amounts. The "
         "month and all dates are in UTC."
-        f"{_measured(invoice)}</footer></body></html>\n",
+        f"{_measured(invoice)}{_averaged(invoice)}</footer></body></html>\n",
     ]
     return "\n".join(parts)
 
@@ -175,6 +183,30 @@ def _reads_row(reads: TopicReads) -> str:
     return f"<tr><td>{name}</td><td>{escape(reads.reader)}</td>{cells}</tr>"
 
 
+def _kept(invoice: Invoice) -> Iterator[str]:
+    if not invoice.kept:
+        return
+    yield "<h2>Storage by topic</h2>"
+    yield '<table><thead><tr><th>Topic</th><th class="n">Bytes, on average</th></tr></thead><tbody>'
+    yield from map(_kept_row, invoice.kept)
+    yield "</tbody></table>"
+
+
+def _kept_row(kept: TopicKept) -> str:
+    name = f"{escape(kept.name)}<small>{escape(kept.topic)}</small>"
+    size = f"{kept.bytes:,}<small>{size_text(kept.bytes)}</small>"
+    return f'<tr><td>{name}</td><td class="n">{size}</td></tr>'
+
+
+def _averaged(invoice: Invoice) -> str:
+    if not any(line.resource is Resource.STORAGE for line in invoice.lines):
+        return ""
+    return (
+        " Bytes kept are payload as stored, one copy of it, from the end of its minute to the last "
+        "report that it was kept; a byte that is kept for the whole month counts as 1."
+    )
+
+
 def _measured(invoice: Invoice) -> str:
     if not any(line.resource is Resource.EGRESS for line in invoice.lines):
         return ""
@@ -228,6 +260,8 @@ def _price(line: InvoiceLine) -> str:
         return "free"
     _, single, many = _NAMES[line.resource]
     unit = escape(line.unit_name) or (single if line.unit == 1 else f"{line.unit:,} {many}")
+    if line.resource is Resource.STORAGE and unit != single:
+        unit += " and month"
     return f"{_plain(line.price)}<small>per {unit}</small>"
 
 

@@ -19,6 +19,7 @@ TOTALS: Final = "totals.parquet"
 TOPICS: Final = "topics.parquet"
 DAYS: Final = "days.parquet"
 READS: Final = "reads.parquet"  # only if something that was read has a price
+KEPT: Final = "kept.parquet"  # likewise, of what was kept
 PROBLEMS: Final = "problems.txt"
 FORMAT: Final = 2
 _COMPARED: Final = (LINES, TOTALS, TOPICS, PROBLEMS)

@@ -30,14 +30,15 @@ class Resource(StrEnum):
     RECORDS = "records"
     BYTES = "bytes"
     EGRESS = "egress"  # bytes read
+    STORAGE = "storage"  # bytes kept, for a month
     PARTITIONS = "reserved_partitions"
     MINIMUM = "minimum"
     CREDIT = "credit"
     REFUND = "refund"
 
 
-METERED: Final = (Resource.RECORDS, Resource.BYTES, Resource.EGRESS)
-OF_BYTES: Final = (Resource.BYTES, Resource.EGRESS)
+METERED: Final = (Resource.RECORDS, Resource.BYTES, Resource.EGRESS, Resource.STORAGE)
+OF_BYTES: Final = (Resource.BYTES, Resource.EGRESS, Resource.STORAGE)
 
 
 class Rounding(StrEnum):
@@ -91,6 +92,11 @@ class PricePlans:
     def names(self) -> set[str]:
         """The names of all plans."""
         return {plan.name for plan in self.versions}
+
+    def price(self, resource: Resource, month: Month) -> bool:
+        """Whether a plan has a price for the resource in a month."""
+        valid = (self.at(name, month) for name in self.names())
+        return any(plan is not None and resource in plan.rates for plan in valid)
 
     def at(self, name: str, month: Month) -> PricePlan | None:
         """The version that is valid in a month; None if there is none yet."""

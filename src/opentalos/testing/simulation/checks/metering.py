@@ -9,6 +9,7 @@ written, so events may report less than was read. An event that comes again, kno
 number, must be the same one.
 """
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -22,6 +23,8 @@ from opentalos.testing.simulation.checks.view.log_view import (
     rotten_partitions,
 )
 from opentalos.testing.simulation.history import History
+
+SKEW_MS = 1_000  # clocks of servers differ by less, from each other and from the true time
 
 
 class _Row(NamedTuple):
@@ -152,3 +155,103 @@ def egress_drift(history: History) -> Iterator[Anomaly]:
         if reported[place] > read[place]:
             text = f"events of topic {place[0]} report {reported[place]} bytes read by {place[1]}"
             yield Anomaly("egress-drift", f"{text}, but there were {read[place]}")
+
+
+class _Moved(NamedTuple):
+    start: int
+    at_ms: int  # the true time at which a manifest had it first
+
+
+def kept_drift(history: History) -> Iterator[Anomaly]:
+    """Reports of what is kept and manifests differ.
+
+    A report says that the messages from an offset on were kept at a time. Manifests say when the
+    start offset moved: no report may be wrong by more than servers' clocks differ, and what
+    retention by age dropped was reported until it was that old. Not
+    judged: clocks that jump, and damage to the reports.
+    """
+    reports = _reports(history)
+    usage = {note.args["topic"] for note in history.noted("usage-topic")}
+    if history.noted("clock-jump") or any(
+        name.topic in usage for name in rotten_partitions(history)
+    ):
+        return
+    moves = _moves(history)
+    for name, found in sorted(reports.items()):
+        yield from _said_too_much(name, found, moves.get(name, []))
+    if reports:
+        yield from _said_too_little(history, reports, moves)
+
+
+def _said_too_much(
+    name: PartitionName, reports: list[_Moved], moves: list[_Moved]
+) -> Iterator[Anomaly]:
+    for report in reports:
+        gone = next((move for move in moves if move.start > report.start), None)
+        if gone is not None and report.at_ms > gone.at_ms + SKEW_MS:
+            late_ms = report.at_ms - gone.at_ms
+            text = f"says that offset {report.start} was kept {late_ms} ms after it was dropped"
+            yield Anomaly("kept-drift", f"a report of {name.topic}/{name.partition} {text}")
+
+
+def _said_too_little(
+    history: History,
+    reports: dict[PartitionName, list[_Moved]],
+    moves: dict[PartitionName, list[_Moved]],
+) -> Iterator[Anomaly]:
+    retention_ms = _retention_ms(history)
+    for note in history.noted("stored-blocks"):
+        name = PartitionName(note.args["topic"], note.args["partition"])
+        least_ms, unit_ms = retention_ms.get(name.topic), note.args["minute_ms"]
+        if least_ms is None:
+            continue
+        ends = [base + messages for base, messages, _, _ in note.args["blocks"]]
+        start = 0
+        for move in moves.get(name, []):
+            last = bisect_left(ends, move.start)
+            if last < len(ends) and ends[last] == move.start:
+                due_ms = note.args["blocks"][last][2] + least_ms
+                said_ms = max(
+                    (each.at_ms for each in reports.get(name, []) if each.start <= start),
+                    default=0,
+                )
+                if said_ms + unit_ms + SKEW_MS < due_ms:
+                    text = f"{name.topic}/{name.partition} dropped offsets {start} to {move.start}"
+                    short = f"reported until {said_ms}, but kept until {due_ms} at least"
+                    yield Anomaly("kept-drift", f"{text}, {short}")
+            start = move.start
+
+
+def _retention_ms(history: History) -> dict[str, int]:
+    """The shortest retention that each topic ever had, of those that only age limits."""
+    unjudged = set(deleted_topics(history)) | (
+        flushed_topics(history) if history.noted("power-loss") else set()
+    )
+    found: dict[str, int] = {}
+    for note in history.noted("topic"):
+        resource, seconds = note.args["topic"], note.args.get("retention_s")
+        if seconds is None or note.args.get("retention_bytes") or resource in unjudged:
+            continue
+        changes = [
+            each.args["retention_s"]
+            for each in history.of("alter")
+            if each.args["topic"] == resource and "retention_s" in each.args
+        ]
+        found[resource.rsplit("#", 1)[-1]] = int(min(seconds, *changes, seconds) * 1_000)
+    return found
+
+
+def _reports(history: History) -> dict[PartitionName, list[_Moved]]:
+    found: dict[PartitionName, list[_Moved]] = defaultdict(list)
+    for note in history.noted("kept-event"):
+        name = PartitionName(note.args["topic"], note.args["partition"])
+        found[name].append(_Moved(note.args["start_offset"], note.args["minute_ms"]))
+    return found
+
+
+def _moves(history: History) -> dict[PartitionName, list[_Moved]]:
+    found: dict[PartitionName, list[_Moved]] = defaultdict(list)
+    for note in history.noted("moved-start"):
+        name = PartitionName(note.args["topic"], note.args["partition"])
+        found[name].append(_Moved(note.args["start"], note.args["at_ms"]))
+    return found

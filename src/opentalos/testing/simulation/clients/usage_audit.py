@@ -15,6 +15,7 @@ from opentalos.testing.simulation.stores.stored_logs import Partition, stored_lo
 from opentalos.testing.simulation.world.server import ServerLost, UnansweredBug
 from opentalos.testing.simulation.world.world import World
 from opentalos.wire.metrics.egress import EGRESS_KIND
+from opentalos.wire.metrics.kept import KEPT_KIND
 
 ROOT = Principal(id="root", number=1, admin=True)
 PATIENCE_S = 60.0  # after the faults everything must be metered within this time
@@ -22,6 +23,12 @@ POLL_S = 2.0
 PAGE = Bounds(messages_max=10_000, bytes_max=8 << 20)
 _FIELDS = ("topic", "partition", "minute_ms", "bytes", "first_offset", "next_offset")
 _EGRESS_FIELDS = ("topic", "reader", "minute_ms", "source", "number", "messages", "bytes")
+_KEPT_FIELDS = ("topic", "partition", "minute_ms", "start_offset")
+_NOTES = {
+    "": ("usage-event", _FIELDS),
+    EGRESS_KIND: ("egress-event", _EGRESS_FIELDS),
+    KEPT_KIND: ("kept-event", _KEPT_FIELDS),
+}
 
 Lines = list[bytes]
 
@@ -44,8 +51,7 @@ class UsageAuditor(Client):
             await asyncio.sleep(POLL_S)
         for line in lines or ():
             event = json.loads(line)
-            egress = event.get("kind") == EGRESS_KIND
-            kind, fields = ("egress-event", _EGRESS_FIELDS) if egress else ("usage-event", _FIELDS)
+            kind, fields = _NOTES[event.get("kind", "")]
             self.world.recorder.note(kind, **{name: event[name] for name in fields})
 
     def note_stored(self) -> None:
@@ -110,7 +116,7 @@ def _covers_all(lines: Lines, ends: dict[Partition, int]) -> bool:
     metered: dict[Partition, int] = {}
     for line in lines:
         event = json.loads(line)
-        if event.get("kind") == EGRESS_KIND:
+        if "kind" in event:
             continue
         key = (event["topic"], event["partition"])
         metered[key] = max(metered.get(key, 0), event["next_offset"])

@@ -33,6 +33,7 @@ from opentalos.testing.simulation.stores.disk import CAPACITY_BYTES
 from opentalos.testing.simulation.stores.faults import ENABLED, ClusterFaults
 from opentalos.testing.simulation.stores.kills import Kill
 from opentalos.testing.simulation.world.clock import SimulatedClock
+from opentalos.testing.simulation.world.metered import metering_of
 from opentalos.testing.simulation.world.server import (
     PlainSecretBox,
     ServerLost,
@@ -40,7 +41,6 @@ from opentalos.testing.simulation.world.server import (
     server_rng,
 )
 from opentalos.testing.simulation.world.world import (
-    METERING,
     SKEW_MS,
     START_PAUSE_S,
     World,
@@ -227,7 +227,7 @@ class ClusterWorld(World):
             topic=config.topic,
             group=config.group,
             quota=self.quota,
-            metering=METERING if self.metered else None,
+            metering=metering_of(self.config.egress, self.config.storage) if self.metered else None,
             minute_ms=self.config.minute_ms,
             sds=config.sds,
             cluster=self.limits,

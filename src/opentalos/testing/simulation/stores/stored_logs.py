@@ -53,6 +53,8 @@ class WatchedRecords(MemoryStorage):
         self.journals: dict[str, dict[Partition, None]] = {}  # by name: whose segments need it
         self._epochs: dict[Partition, int] = {}
         self.claimed: Callable[[Partition], None] = lambda partition: None
+        self._starts: dict[Partition, int] = {}
+        self.moved: Callable[[Partition, int], None] = lambda partition, start: None
 
     def record_changed(self, path: str) -> None:
         """See MemoryStorage; called with each change that was applied."""
@@ -69,6 +71,9 @@ class WatchedRecords(MemoryStorage):
         if manifest["epoch"] > self._epochs.get(key, 0):
             self.claimed(key)
         self._epochs[key] = manifest["epoch"]
+        if manifest["start"] > self._starts.get(key, 0):
+            self._starts[key] = manifest["start"]
+            self.moved(key, manifest["start"])
         if manifest.get("journal"):
             self.journals.setdefault(manifest["journal"], {})[key] = None
         self.unsealed.pop(key, None)

@@ -30,7 +30,6 @@ from opentalos.model.limits import (
     GroupLimits,
     LogLimits,
     MessageLimits,
-    MeteringSettings,
     QuotaLimits,
     TopicLimits,
 )
@@ -53,7 +52,7 @@ from opentalos.testing.simulation.stores.kills import Kill, Kills, draw_kills
 from opentalos.testing.simulation.stores.stored_logs import Partition
 from opentalos.testing.simulation.world.bounds import Bounds, small_bounds
 from opentalos.testing.simulation.world.clock import SimulatedClock
-from opentalos.testing.simulation.world.reads import note_reads
+from opentalos.testing.simulation.world.metered import metering_of, note_moves, note_reads
 from opentalos.testing.simulation.world.server import (
     ENCRYPTION,
     InjectedBug,
@@ -76,8 +75,6 @@ FULL_ROOM_BYTES = 8 << 10  # maximum free space of a full disk
 TIGHT_QUOTA = 0.2  # probability that a seed has a low put quota
 SKEW_MS = 200  # between servers' clocks
 TEXT, ZEROS, NOISE = "text", "zeros", "noise"  # kinds of payloads
-
-METERING = MeteringSettings(interval_s=0.7, partitions=1, egress=False)
 
 LOG_LIMITS = LogLimits(
     group_blocks_max=8,
@@ -156,6 +153,7 @@ class WorldConfig:
     metered: float = 0.5  # probability that a seed has metering
     minute_ms: int = 2_000  # length of a metering minute
     egress: bool = False  # with metering, also of what is read
+    storage: bool = False  # with metering, also of how long it is kept
     tabled: float = 0.2  # probability that a seed has a structured table
     switched: float = 0.5  # probability that a stream of the table is disabled and enabled
     gapped: float = 0.25  # that the table prefers a gap, and one of its topics rejects writes long
@@ -199,6 +197,8 @@ class World:
         self.disk.records.claimed = self._claimed
         self.disk.observers.append(self._observe)
         self.recorder = Recorder(self.loop.time)
+        if self.config.storage:
+            note_moves(self.disk.records, self.recorder, self.loop.time)
         self.stores = StoreFaults(
             files=self.config.files or FileFaults.draw(rng),
             meta=self.config.meta or MetaFaults.draw(rng),
@@ -328,7 +328,7 @@ class World:
             topic=self.config.topic,
             group=self.config.group,
             quota=self.quota,
-            metering=replace(METERING, egress=self.config.egress) if self.metered else None,
+            metering=metering_of(self.config.egress, self.config.storage) if self.metered else None,
             minute_ms=self.config.minute_ms,
             sds=self.config.sds,
             encryption=ENCRYPTION if self.config.encrypted else None,

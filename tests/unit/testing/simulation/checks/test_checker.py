@@ -7,6 +7,7 @@ import pytest
 from tests.unit.testing.simulation.checks import (
     cluster_stories,
     egress_stories,
+    kept_stories,
     lease_stories,
     lookup_stories,
     membership_stories,
@@ -30,6 +31,7 @@ CASES = (
     | membership_stories.CASES
     | metering_stories.CASES
     | egress_stories.CASES
+    | kept_stories.CASES
     | sequence_stories.CASES
     | storage_stories.CASES
     | table_stories.CASES

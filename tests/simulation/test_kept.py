@@ -1,0 +1,28 @@
+"""Reports of what is kept: none says too much or is lost, under kills and rivals."""
+
+import pytest
+from tests.simulation.kept_mutants import KEPT, KEPT_MUTANTS
+from tests.simulation.mutants import Mutant
+from tests.simulation.proof import prove_caught
+
+from opentalos.testing.simulation.seed_run import run_seed
+
+SEEDS = range(4)
+
+
+@pytest.mark.parametrize("mutant", KEPT_MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.timeout(300)  # it stops at the third catch; a busy machine needs its time
+def test_a_mutant_is_caught_by_name(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    prove_caught(mutant, mutant.config, run_seed, monkeypatch)
+
+
+@pytest.mark.timeout(120)
+def test_seeds_report_and_drop_much() -> None:
+    reports = moves = 0
+    for seed in SEEDS:
+        report = run_seed(seed, KEPT)
+        assert report.ok, str(report)
+        reports += len(report.history.noted("kept-event"))
+        moves += len(report.history.noted("moved-start"))
+    assert reports >= 20
+    assert moves >= 10
