@@ -1,4 +1,4 @@
-"""README and "Run one server", walked with the wheel in a fresh environment, as a user would.
+"""README and pages for operators, walked with the wheel in a fresh environment, as a user would.
 
 Builds the wheel and installs it with what it needs from the package index. Commands are those of
 the pages; their paths and addresses are replaced by ones of the test.
@@ -17,8 +17,10 @@ import pytest
 from opentalos.backends.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = ROOT / "docs" / "operating" / "single-server.md"
+OPERATING = ROOT / "docs" / "operating"
+PAGE = OPERATING / "single-server.md"
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TOML = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INSTALL_S = 400.0
 RUN_S = 60.0
@@ -144,3 +146,40 @@ def test_one_server_is_installed_started_and_administered_as_its_page_says(
     live = [line for line in listed.splitlines() if " live " in line]
     assert len(live) == 1
     assert key_id not in live[0]
+
+
+def test_a_backup_is_made_and_restored_as_its_page_says(installed: Path, tmp_path: Path) -> None:
+    def here(text: str) -> str:
+        for place in ("/backups", "/safe", "/var/lib"):
+            text = text.replace(f"{place}/", f"{tmp_path}{place}/")
+        return text
+
+    for place in ("backups", "safe", "var/lib"):
+        (tmp_path / place).mkdir(parents=True)
+    data = here("/var/lib/opentalos")
+    backup, restore = blocks(OPERATING / "backup.md")
+    with serving(f"talos serve --data {data} --listen 127.0.0.1:0", tmp_path, installed):
+        first = "talos topic create demo --partitions 1 {0} && echo hello | talos produce demo {0}"
+        run(first.format(f"--data {data}"), tmp_path, installed)
+        run(here(backup), tmp_path, installed)
+    *commands, serve = here(restore).strip().splitlines()
+    run("\n".join(commands), tmp_path, installed)
+    restored = serve.rpartition(" ")[2]
+    assert restored != data
+    with serving(f"{serve} --listen 127.0.0.1:0", tmp_path, installed):
+        shown = run(f"talos consume demo --data {restored}", tmp_path, installed)
+    assert "hello" in shown
+
+
+def test_encryption_is_enabled_as_its_page_says(installed: Path, tmp_path: Path) -> None:
+    page = OPERATING / "encryption.md"
+    (commands,) = blocks(page)
+    (tmp_path / "etc").mkdir()
+    run(commands.replace("/etc/talos", str(tmp_path / "etc")), tmp_path, installed)
+    config = tmp_path / "talos.toml"
+    first = str(TOML.findall(page.read_text())[0])
+    config.write_text(first.replace("/etc/talos", str(tmp_path / "etc")))
+    serve = f"talos serve --config {config} --data data --listen 127.0.0.1:0"
+    with serving(serve, tmp_path, installed):
+        shown = run("talos encryption show --data data", tmp_path, installed)
+    assert re.search(r"^enabled: +yes$", shown, re.MULTILINE), shown
