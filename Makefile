@@ -6,7 +6,7 @@ PY := .venv/bin/python
 ACCELERATOR_ARGUMENT := $(if $(filter off,$(ACCELERATOR)),--remove,--if-possible)
 SPARK_KILLS := $(wildcard tests/spark/*/test_*_kills.py)
 
-.PHONY: help setup accelerator quick check test release demo bench bench-compare bench-cluster bench-placement bench-sdk bench-spark bench-sds faults replay soak generate lock package docs docs-serve clean
+.PHONY: help setup accelerator quick check test release demo bench bench-compare bench-cluster bench-placement bench-sdk bench-spark bench-sds faults replay soak generate lock package image-check docs docs-serve clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
@@ -89,6 +89,9 @@ release: setup  ## VERSION=1.2.3: changelog, version, wheel, commit and tag; DRY
 
 package: setup  ## build the wheels, install each into a fresh environment and try it
 	@$(PY) scripts/check_package.py
+
+image-check: setup  ## build the image without a container engine, as root, and run it; minutes
+	@$(PY) scripts/check_image.py
 
 docs: setup  ## build the site of the documentation into .cache/site
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet

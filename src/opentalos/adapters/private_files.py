@@ -14,6 +14,7 @@ from opentalos.model.errors import ConfigError
 FILE_MODE: Final = 0o600
 DIR_MODE: Final = 0o700
 _OTHERS: Final = 0o077
+_NOT_OF_ROOTS: Final = 0o037  # what group and others never have on a secret of root
 _ROOT_USER: Final = 0
 
 
@@ -62,15 +63,23 @@ def private_opener(path: str, flags: int) -> int:
     return os.open(path, flags, FILE_MODE)
 
 
+def readable_by_others(mode: int, owner: int, user: int) -> bool:
+    """Whether more than this user may read or write a file of a secret.
+
+    One of root may be readable by a group: Kubernetes passes secrets to other users that way.
+    """
+    return bool(mode & (_NOT_OF_ROOTS if owner == _ROOT_USER != user else _OTHERS))
+
+
 def read_credential(path: Path) -> str:
     """The text of a file that only its owner may read. Raises: ConfigError."""
     try:
-        shared = path.stat().st_mode & _OTHERS
+        status = path.stat()
         text = path.read_text("utf-8").strip()
     except OSError as error:
         raise ConfigError(f"cannot read credential file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"cannot read credential file {path}: not UTF-8") from error
-    if shared:
+    if readable_by_others(status.st_mode, status.st_uid, os.geteuid()):
         raise ConfigError(f"other users can read credential file {path}; run chmod 600 on it")
     return text

@@ -236,6 +236,13 @@ class Config:
         except ValueError as error:
             raise ConfigError(f"[server] {error}") from error
 
+    def with_name(self, name: str) -> "Config":
+        """A copy for the server of this name in its cluster. Raises: ConfigError."""
+        try:
+            return replace(self, cluster=replace(self.cluster, name=name))
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+
 
 _MAY_BE_SECRET = re.compile("auth|secret|passw|token|credential|options|key(?!_file)")
 

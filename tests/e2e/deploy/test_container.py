@@ -1,6 +1,6 @@
 """The Dockerfile: its linter, what it copies, and its command and health check as processes here.
 
-No image is built: that needs a registry of images, or root.
+No image is built, since that needs root: make image-check does.
 """
 
 import json

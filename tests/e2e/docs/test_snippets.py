@@ -20,7 +20,15 @@ BLOCK = re.compile(
 RUN = {"sh", "python", ""}  # others show files and outputs
 INCLUDED = '--8<-- "examples/'  # has a test of its own
 # Pages whose commands run in order in tests of their own.
-ELSEWHERE = {"README.md", "tutorial.md", "tutorial-tables.md", "tables.md"}
+ELSEWHERE = {
+    "README.md",
+    "backup.md",
+    "encryption.md",
+    "single-server.md",
+    "tables.md",
+    "tutorial.md",
+    "tutorial-tables.md",
+}
 # Pages that run here, and whether they need more than the base install.
 HERE = {
     "produce.md": False, "consume.md": False, "idempotent.md": False, "tls.md": False,

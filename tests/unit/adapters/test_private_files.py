@@ -11,6 +11,7 @@ from opentalos.adapters.private_files import (
     make_private,
     private_opener,
     read_credential,
+    readable_by_others,
 )
 from opentalos.adapters.sqlite import open_sqlite_meta_store
 from opentalos.model.errors import ConfigError
@@ -104,3 +105,22 @@ def test_a_credential_file_that_others_can_read_is_refused(tmp_path: Path) -> No
     assert read_credential(path) == "digest:talos:secret"
     with pytest.raises(ConfigError, match="cannot read"):
         read_credential(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "user", "others"),
+    [
+        (0o600, 10001, 10001, False),
+        (0o440, 0, 10001, False),  # as Kubernetes mounts a secret for a group
+        (0o640, 0, 10001, False),
+        (0o660, 0, 10001, True),
+        (0o444, 0, 10001, True),
+        (0o440, 0, 0, True),  # who reads it as root could make it 0400
+        (0o440, 10001, 10001, True),
+        (0o440, 20002, 10001, True),
+    ],
+)
+def test_a_credential_of_root_may_be_readable_by_a_group(
+    mode: int, owner: int, user: int, others: bool
+) -> None:
+    assert readable_by_others(mode, owner, user) is others

@@ -133,6 +133,9 @@ def test_options_win_over_the_file_and_are_checked() -> None:
     assert Config().with_server(data="d").server.data == "d"
     with pytest.raises(ConfigError, match="HOST:PORT"):
         Config().with_server(listen="nonsense")
+    assert Config().with_name("queue-0").cluster.name == "queue-0"
+    with pytest.raises(ConfigError, match="server name"):
+        Config().with_name("queue.example.org")
 
 
 @pytest.mark.parametrize("text", ["", ":1", "a:", "a:x", "a:65536", "a", "a:-1", "a:²"])

@@ -31,6 +31,12 @@ _SHOWN: Final = (
     show_default="the listen address",
 )
 @click.option(
+    "--name",
+    metavar="NAME",
+    help="Name of this server in its cluster, the same at each start.",
+    show_default="[cluster] name, else one that DATA keeps",
+)
+@click.option(
     "--root-key",
     metavar="ID:SECRET",
     help="Access key of the first administrator; other users of the machine can see it in the "
@@ -47,6 +53,7 @@ def serve(
     data: str | None,
     listen: str | None,
     advertise: str | None,
+    name: str | None,
     root_key: str | None,
     root_key_file: Path | None,
 ) -> None:
@@ -67,6 +74,8 @@ def serve(
     given = {"data": data, "listen": listen, "advertise": advertise}
     config = load_config(config_path)
     config = config.with_server(**{key: value for key, value in given.items() if value is not None})
+    if name is not None:
+        config = config.with_name(name)
     key = _root_key(root_key, root_key_file)
     set_up_logging(config.server.log_level, config.server.log_format)
     if root_key is not None:
