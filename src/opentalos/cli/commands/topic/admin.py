@@ -102,8 +102,8 @@ add_former_name(topic, "show", describe)
     "attributes",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Attribute: durability=flushed, partitioner=murmur2 (spreads keys evenly), "
-    "retention.bytes=N, or a note of yours; repeatable.",
+    help="Attribute: durability=flushed, partitioner=official (for keys written by official SDKs; "
+    "default murmur2, as Kafka), retention.bytes=N, or a note of yours; repeatable.",
 )
 @click.option("--owner-name", default="", help="Person or team responsible; free text.")
 @with_format
