@@ -42,6 +42,15 @@ def test_the_life_of_a_topic(talos: Commands) -> None:
     assert "made does not exist" in talos.fails("topic", "describe", "made")
 
 
+def test_describe_names_a_partition_with_most_messages(talos: Commands) -> None:
+    for name, rule in (("even", "murmur2"), ("crowded", "official")):
+        talos("topic", "create", name, "--partitions", 4, "--attribute", f"partitioner={rule}")
+        lines = "".join(f"user-{number}:x\n" for number in range(1_500))
+        talos("produce", name, "--key-separator", ":", stdin=lines)
+    assert "of the messages" not in talos("topic", "describe", "even").out
+    assert "Partition 3 has 66% of the messages" in talos("topic", "describe", "crowded").out
+
+
 def test_no_command_asks_for_more_partitions_than_any_server_allows(talos: Commands) -> None:
     for arguments in (
         ("create", "huge", "--partitions", 10_001),

@@ -173,6 +173,8 @@ def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:
         "audit_events_lost", "Audit events that neither __audit nor the disk took.", audit.lost()
     )
     yield _gauge("topics", "Topics.", figures.topics)
+    text = "Topics of which one partition took most messages of the last ten minutes."
+    yield _gauge("hot_partitions", text, figures.hot_partitions)
     yield _gauge("topic_partitions", "Partitions of all topics.", figures.partitions)
 
 

@@ -130,6 +130,7 @@ class Measuring:
         await self._read_system()
         broker = self._measured.broker
         lags = await broker.group_lags.read()
+        broker.hot_partitions.check(at_ms)
         context, thrift = broker.context, self._measured.thrift
         log = context.log.figures
         snapshot = Snapshot(

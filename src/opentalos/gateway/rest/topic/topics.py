@@ -31,9 +31,10 @@ _PARTITIONS = integer(
     1, PARTITIONS_MAX, about="The configuration may allow fewer ([topic] partitions_max)."
 )
 _RETENTION = integer(1, I32_MAX, about="Seconds that messages are retained.")
-_NEW_ATTRIBUTES = table(_VALUE, _KEY, maximum=ATTRIBUTES_MAX) | {
+_NEW_ATTRIBUTES = {
+    **table(_VALUE, _KEY, maximum=ATTRIBUTES_MAX),
     "description": "The partitioner is murmur2 unless given; keys written by official SDKs need "
-    "official."
+    "official.",
 }
 _OWNER_NAME = text(chars_max=256, about="Responsible person or team; free text.")
 
