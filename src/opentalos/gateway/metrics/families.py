@@ -14,12 +14,11 @@ from prometheus_client.metrics_core import Metric
 from opentalos import __version__
 from opentalos.broker.figures import ClusterFigures, Figures, figures_of
 from opentalos.gateway.metrics.lag_series import GroupOfTopic, LagSeries
-from opentalos.gateway.metrics.sources import ProcessFigures, Sources
+from opentalos.gateway.metrics.sources import QUOTA_ERRORS, ProcessFigures, Sources
 from opentalos.gateway.metrics.topic_series import TopicSeries
 from opentalos.model.histogram import Histogram
 
 PREFIX = "opentalos_"
-QUOTA_ERRORS = ("ThrottleRejected", "QuotaExceeded")
 
 
 class ServerCollector:

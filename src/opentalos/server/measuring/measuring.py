@@ -20,7 +20,7 @@ from opentalos.adapters.spool import Outbox, Spool, read_last_step, write_last_s
 from opentalos.broker.broker import Broker
 from opentalos.broker.figures import LogFigures, topic_by_uuid
 from opentalos.gateway.http.server import HttpServer
-from opentalos.gateway.metrics.families import QUOTA_ERRORS
+from opentalos.gateway.metrics.sources import QUOTA_ERRORS
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.model.errors import TalosError
 from opentalos.model.limits import MeasuringSettings
