@@ -24,7 +24,8 @@ class Build:
 
     def server(self, data: Path, **environment: str) -> ServerProcess:
         """A server of this version, with the interpreter and the dependencies of this one."""
-        variables = {"PYTHONPATH": str(self.package), **environment}
+        # Byte code is written, or every start would compile all modules, whatever the caller set.
+        variables = {"PYTHONPATH": str(self.package), "PYTHONDONTWRITEBYTECODE": "", **environment}
         launcher = ["env", *(f"{name}={value}" for name, value in variables.items())]
         launcher += [sys.executable, "-m", "opentalos.cli.main", "serve"]
         return ServerProcess(data, settings={**UNLIMITED, **self.settings}, launcher=launcher)

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 
 from opentalos.gateway.metrics import families
 from opentalos.gateway.metrics.families import ServerCollector
-from opentalos.gateway.metrics.sources import Sources
+from opentalos.gateway.metrics.sources import QUOTA_ERRORS, Sources
 from opentalos.group.directory import GroupOnTopic
 from opentalos.model.histogram import Histogram
 
@@ -58,7 +58,7 @@ def _families() -> Iterator[Metric]:
     sources.thrift.calls, sources.sds.calls = 1, {"put": 1}
     sources.http.traffic.failures = {
         "PartitionNotExist": 1,
-        **dict.fromkeys(families.QUOTA_ERRORS, 1),
+        **dict.fromkeys(QUOTA_ERRORS, 1),
     }
     with patch.object(families, "figures_of", return_value=figures):
         yield from ServerCollector(sources, topics_max=1, groups_max=1).collect()

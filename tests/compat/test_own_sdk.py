@@ -7,6 +7,7 @@ from tests.compat.conftest import Sdk
 from tests.compat.test_sdk_workers import PARTITIONS, Group, Worker, ended, produce, wait_until
 from tests.server_process import ROOT_KEY
 
+from opentalos.model.settings.partitioning import Partitioning
 from opentalos.sdk import (
     Callbacks,
     ClientConfig,
@@ -14,7 +15,9 @@ from opentalos.sdk import (
     ConsumerSettings,
     Message,
     SimpleProducer,
+    TalosAdmin,
     TalosConsumer,
+    TalosProducer,
 )
 
 pytestmark = pytest.mark.timeout(120)
@@ -106,6 +109,20 @@ def test_ours_and_the_official_worker_share_a_group(sdk: Sdk, config: ClientConf
         for offsets in worker.delivered.values():
             assert offsets == sorted(set(offsets)), "offsets go up"
     assert len(ours.payloads) == len(set(ours.payloads)), "nothing came twice to ours"
+
+
+def test_a_topic_of_the_official_sdk_keeps_its_rule_for_keys(
+    sdk: Sdk, config: ClientConfig
+) -> None:
+    sdk.topic("theirs", partitions=2)
+    with TalosAdmin(config) as admin:
+        admin.topics.create("ours", partitions=2)
+        attributes = {name: admin.topics.describe(name).attributes for name in ("theirs", "ours")}
+    assert attributes == {"theirs": {}, "ours": {"partitioner": "murmur2"}}
+    with TalosProducer(config, "theirs") as producer:
+        put = producer.send_and_wait(Message(b"", "user-42"))
+    assert put.partition == Partitioning.OFFICIAL.partition_of("user-42", 2)
+    assert put.partition != Partitioning.MURMUR2.partition_of("user-42", 2)
 
 
 @pytest.fixture(params=OFFICIAL_CODECS)

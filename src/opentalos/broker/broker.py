@@ -33,6 +33,7 @@ from opentalos.broker.groups.resets import GroupResetService
 from opentalos.broker.groups.rest_workers import GroupMemberService
 from opentalos.broker.groups.topic_consumers import TopicsConsumerService
 from opentalos.broker.messaging.encryption import EncryptionService
+from opentalos.broker.messaging.hot_partitions import HotPartitions
 from opentalos.broker.messaging.messages import MessageService
 from opentalos.broker.messaging.peer_reads import RemoteMessages
 from opentalos.broker.messaging.plain_messages import PlainMessageService
@@ -150,6 +151,7 @@ class Broker:
         # Messages.
         self.messages = MessageService(context)
         self.plain_messages = PlainMessageService(context, self.messages)
+        self.hot_partitions = HotPartitions(context)
         self.encryption = EncryptionService(context)
         # Consumer groups.
         self.consumers = ConsumerService(context, groups)

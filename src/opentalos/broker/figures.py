@@ -57,6 +57,7 @@ class Figures:
     positions: PositionCounters
     topics: int  # of tenants
     partitions: int  # of theirs
+    hot_partitions: int  # topics most of whose messages one partition takes
     topic_names: Mapping[str, str]  # by uuid
     denials: int
     quota_decisions: Mapping[str, int]  # by outcome
@@ -90,6 +91,7 @@ def figures_of(broker: "Broker") -> Figures:
         positions=broker.consumers.positions.counters,
         topics=len(tenants),
         partitions=sum(topic.consumer_partitions for topic in tenants),
+        hot_partitions=broker.hot_partitions.count,
         topic_names={topic.uuid: f"{topic.owner}/{topic.name}" for topic in topics},
         denials=context.authorizer.denials,
         quota_decisions=broker.partition_quotas.decided,

@@ -26,10 +26,11 @@ def test_the_life_of_a_topic(talos: Commands) -> None:
     assert made.out == "created made with 2 partitions\n"
     assert "made" in talos("topic", "list").out
     shown = talos("topic", "describe", "made", "--format", "json").rows[0]
-    assert (shown["retention_s"], shown["attributes"]) == (90_000, {"a": "b"})
+    evenly = {"partitioner": "murmur2"}
+    assert (shown["retention_s"], shown["attributes"]) == (90_000, {"a": "b"} | evenly)
     talos("topic", "alter", "made", "--attribute", "c=d", "--remove-attribute", "a")
     shown = talos("topic", "describe", "made", "--format", "json").rows[0]
-    assert shown["attributes"] == {"c": "d"}
+    assert shown["attributes"] == {"c": "d"} | evenly
     assert talos("topic", "set-partitions", "made", 3).out == (
         "made has 3 partitions now, 2 before\n"
     )
@@ -39,6 +40,15 @@ def test_the_life_of_a_topic(talos: Commands) -> None:
     assert "Delete made with 0 messages?" in talos("topic", "delete", "made", status=2).err
     talos("topic", "delete", "made", "--yes")
     assert "made does not exist" in talos.fails("topic", "describe", "made")
+
+
+def test_describe_names_a_partition_with_most_messages(talos: Commands) -> None:
+    for name, rule in (("even", "murmur2"), ("crowded", "official")):
+        talos("topic", "create", name, "--partitions", 4, "--attribute", f"partitioner={rule}")
+        lines = "".join(f"user-{number}:x\n" for number in range(1_500))
+        talos("produce", name, "--key-separator", ":", stdin=lines)
+    assert "of the messages" not in talos("topic", "describe", "even").out
+    assert "Partition 3 has 66% of the messages" in talos("topic", "describe", "crowded").out
 
 
 def test_no_command_asks_for_more_partitions_than_any_server_allows(talos: Commands) -> None:

@@ -60,7 +60,7 @@ def test_every_row_is_stored_in_the_partition_of_its_key(
             for data in read_all(server.config, "keyed", partition)
         ]
         assert all(
-            Partitioning.OFFICIAL.partition_of(f"key-{number * 7919}", PARTITIONS) == partition
+            Partitioning.MURMUR2.partition_of(f"key-{number * 7919}", PARTITIONS) == partition
             for number in numbers
         )
         for task in (range(15_000), range(15_000, 30_000)):  # in the order of its rows

@@ -64,6 +64,16 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert not OURS & loaded
 
 
+def test_a_server_does_not_load_what_only_a_scrape_needs() -> None:
+    program = "import sys, opentalos.server.lifecycle; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "opentalos.gateway.metrics.page" in loaded
+    assert not {"prometheus_client", "http.server", "aiohttp", "kazoo", "jpype"} & loaded
+
+
 def test_all_commands_exist() -> None:
     context = click.Context(talos)
     assert set(talos.list_commands(context)) >= {

@@ -14,12 +14,11 @@ from prometheus_client.metrics_core import Metric
 from opentalos import __version__
 from opentalos.broker.figures import ClusterFigures, Figures, figures_of
 from opentalos.gateway.metrics.lag_series import GroupOfTopic, LagSeries
-from opentalos.gateway.metrics.sources import ProcessFigures, Sources
+from opentalos.gateway.metrics.sources import QUOTA_ERRORS, ProcessFigures, Sources
 from opentalos.gateway.metrics.topic_series import TopicSeries
 from opentalos.model.histogram import Histogram
 
 PREFIX = "opentalos_"
-QUOTA_ERRORS = ("ThrottleRejected", "QuotaExceeded")
 
 
 class ServerCollector:
@@ -173,6 +172,8 @@ def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:
         "audit_events_lost", "Audit events that neither __audit nor the disk took.", audit.lost()
     )
     yield _gauge("topics", "Topics.", figures.topics)
+    text = "Topics of which one partition took most messages of the last ten minutes."
+    yield _gauge("hot_partitions", text, figures.hot_partitions)
     yield _gauge("topic_partitions", "Partitions of all topics.", figures.partitions)
 
 

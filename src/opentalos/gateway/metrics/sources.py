@@ -9,6 +9,8 @@ from opentalos.gateway.peer.forwarding import Forwarding
 from opentalos.gateway.sds_http.gateway import SdsGateway
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 
+QUOTA_ERRORS = ("ThrottleRejected", "QuotaExceeded")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFigures:

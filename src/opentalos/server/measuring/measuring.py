@@ -20,7 +20,7 @@ from opentalos.adapters.spool import Outbox, Spool, read_last_step, write_last_s
 from opentalos.broker.broker import Broker
 from opentalos.broker.figures import LogFigures, topic_by_uuid
 from opentalos.gateway.http.server import HttpServer
-from opentalos.gateway.metrics.families import QUOTA_ERRORS
+from opentalos.gateway.metrics.sources import QUOTA_ERRORS
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.model.errors import TalosError
 from opentalos.model.limits import MeasuringSettings
@@ -130,6 +130,7 @@ class Measuring:
         await self._read_system()
         broker = self._measured.broker
         lags = await broker.group_lags.read()
+        broker.hot_partitions.check(at_ms)
         context, thrift = broker.context, self._measured.thrift
         log = context.log.figures
         snapshot = Snapshot(

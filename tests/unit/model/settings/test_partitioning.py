@@ -4,7 +4,12 @@ from collections import Counter
 
 import pytest
 
-from opentalos.model.settings.partitioning import Partitioning, murmur2, partitioning_of
+from opentalos.model.settings.partitioning import (
+    Partitioning,
+    murmur2,
+    partitioning_of,
+    with_partitioner,
+)
 
 
 # The values that Kafka's clients state for their own, as signed numbers of 32 bits.
@@ -48,3 +53,9 @@ def test_a_topic_without_a_known_rule_has_the_official_one(
     attributes: dict[str, str], found: Partitioning
 ) -> None:
     assert partitioning_of(attributes) is found
+
+
+def test_a_new_topic_spreads_keys_evenly_unless_it_says_otherwise() -> None:
+    assert with_partitioner({}) == {"partitioner": "murmur2"}
+    assert with_partitioner({"a": "b"}) == {"partitioner": "murmur2", "a": "b"}
+    assert with_partitioner({"partitioner": "official"}) == {"partitioner": "official"}

@@ -18,6 +18,7 @@ from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.renamed import add_former_name
 from opentalos.cli.rest_path import rest_path
 from opentalos.model.limits import PARTITIONS_MAX, TopicLimits
+from opentalos.model.settings.hot_partition import hot_partition
 
 _RETENTION = Duration(click.IntRange(1, (1 << 31) - 1))
 _RETENTION_HELP = (
@@ -73,6 +74,17 @@ def describe(topic: str, output: Output, server: ServerOptions) -> None:
         output.record({name: value for name, value in found.items() if name not in _NOT_SHOWN})
         click.echo()
         output.table(_STATE_COLUMNS, states)
+        _warn_of_hot_partition(found)
+
+
+def _warn_of_hot_partition(found: dict[str, Any]) -> None:
+    messages = {state["partition"]: state["messages"] for state in found["states"]}
+    hot = hot_partition(messages, found["partitions"])
+    if hot is not None:
+        click.echo(
+            f"\nPartition {hot.partition} has {hot.percent}% of the messages. If they have keys, "
+            "use more different ones, or a topic with partitioner=murmur2."
+        )
 
 
 _NOT_SHOWN = {"states", "created_ms", "consumer_partitions"}
@@ -102,8 +114,8 @@ add_former_name(topic, "show", describe)
     "attributes",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Attribute: durability=flushed, partitioner=murmur2 (spreads keys evenly), "
-    "retention.bytes=N, or a note of yours; repeatable.",
+    help="Attribute: durability=flushed, partitioner=official (for keys written by official SDKs; "
+    "default murmur2, as Kafka), retention.bytes=N, or a note of yours; repeatable.",
 )
 @click.option("--owner-name", default="", help="Person or team responsible; free text.")
 @with_format

@@ -20,6 +20,7 @@ from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Permission
 from opentalos.model.limits import PARTITIONS_MAX
+from opentalos.model.settings.partitioning import with_partitioner
 from opentalos.model.settings.topic_attributes import check_settings
 
 I32_MAX = (1 << 31) - 1
@@ -30,6 +31,11 @@ _PARTITIONS = integer(
     1, PARTITIONS_MAX, about="The configuration may allow fewer ([topic] partitions_max)."
 )
 _RETENTION = integer(1, I32_MAX, about="Seconds that messages are retained.")
+_NEW_ATTRIBUTES = {
+    **table(_VALUE, _KEY, maximum=ATTRIBUTES_MAX),
+    "description": "The partitioner is murmur2 unless given; keys written by official SDKs need "
+    "official.",
+}
 _OWNER_NAME = text(chars_max=256, about="Responsible person or team; free text.")
 
 TOPIC = {
@@ -84,7 +90,7 @@ async def create_topic(call: Call) -> Answer:
         name=sent["name"],
         partitions=sent["partitions"],
         retention_s=sent.get("retention_s"),
-        attributes=sent.get("attributes", {}),
+        attributes=with_partitioner(sent.get("attributes", {})),
         owner_name=sent.get("owner_name", ""),
     )
     return Answer(shown(await call.broker.topics.create_topic(call.caller, new)))
@@ -187,7 +193,7 @@ ROUTES = (
                 partitions=_PARTITIONS,
                 optional={
                     "retention_s": _RETENTION,
-                    "attributes": table(_VALUE, _KEY, maximum=ATTRIBUTES_MAX),
+                    "attributes": _NEW_ATTRIBUTES,
                     "owner_name": _OWNER_NAME,
                 },
             )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from opentalos.model.settings.partitioning import with_partitioner
 from opentalos.sdk.aio.admin import structs
 from opentalos.sdk.aio.connection.client import Client
 from opentalos.sdk.core.values import (
@@ -34,8 +35,8 @@ class TopicAdmin:
     ) -> TopicRef:
         """Create a topic; omitted parameters take the server's defaults.
 
-        Keys are placed as official SDKs do. With the attribute ``partitioner`` set to ``murmur2``
-        they are spread evenly, as by Kafka; not for topics to which official SDKs write keys.
+        Keys are spread evenly, as by Kafka (``partitioner=murmur2``). For a topic to which official
+        SDKs write keys, set the attribute ``partitioner`` to ``official``.
 
         Args:    name: ``name`` or ``organisation/name``; permissions: by grantee.
         Raises:  TopicExists, InvalidName, InvalidTopicParams, QuotaExceeded: not created.
@@ -44,7 +45,9 @@ class TopicAdmin:
         grants = permissions or {}
         request = topic.CreateTopicRequest(
             topicName=name,
-            topicAttribute=structs.attribute(partitions, retention_s, attributes),
+            topicAttribute=structs.attribute(
+                partitions, retention_s, with_partitioner(attributes or {})
+            ),
             topicQuota=None if quota is None else structs.quota_struct(quota),
             aclMap={structs.grantee(who): int(bits) for who, bits in grants.items()} or None,
         )

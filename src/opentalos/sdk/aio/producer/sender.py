@@ -12,6 +12,7 @@ from opentalos.sdk.aio.connection.client import Client
 from opentalos.sdk.aio.producer.idempotent_put import deduplicates, new_producer_id, put_once
 from opentalos.sdk.core.blocks import encode_records
 from opentalos.sdk.core.producer.accumulator import Accumulator, Batch
+from opentalos.sdk.core.producer.key_spread import KeySpread
 from opentalos.sdk.core.producer.partitioner import partitioner_of
 from opentalos.sdk.core.producer.sequences import Sequences
 from opentalos.sdk.core.producer.settings import ProducerSettings
@@ -50,12 +51,14 @@ class Sender:
         self._refreshing: asyncio.Task[None] | None = None  # lookup of the topic
         self._ref: TopicRef | None = None
         self._refreshed_s = 0.0
+        self._spread: KeySpread | None = None  # None: not started
 
     async def start(self) -> None:
         """Look up the topic and start sending. Raises: TopicNotExist, NotSupported and others."""
         await self._refresh()
         if await deduplicates(self._client, self._name, self._settings.idempotent):
             self._sequences = Sequences(new_producer_id())
+        self._spread = KeySpread(self._name, asyncio.get_running_loop().time)
         self._pump = asyncio.create_task(self._run())
 
     def wake(self) -> None:
@@ -74,6 +77,8 @@ class Sender:
                     unsent = ClientClosed("not sent: the producer was closed")
                     self._accumulator.release(batch)
                     self._settle(batch, None, unsent)
+        if self._spread is not None:
+            self._spread.end(self._topic.partitions)
 
     # --- when -----------------------------------------------------------------------------------
 
@@ -142,6 +147,8 @@ class Sender:
             return
         except TalosError as error:
             failure = error
+        if failure is None and self._spread is not None:
+            self._spread.count(batch, self._topic.partitions)
         self._accumulator.release(batch)
         self._settle(batch, base_offset, failure)
 

@@ -20,7 +20,8 @@ def alice(call: Rest) -> Principal:
 async def test_a_topic_is_created_described_listed_and_deleted(call: Rest) -> None:
     made = await call("POST", "topics", NEW, by="alice")
     assert made.status == 201
-    assert {name: made.document[name] for name in NEW} == NEW
+    evenly = {"attributes": {"a": "1", "partitioner": "murmur2"}}
+    assert {name: made.document[name] for name in NEW} == NEW | evenly
     assert (made.document["owner"], made.document["durability"]) == ("alice", "synced")
     assert (await call("POST", "topics", NEW, by="alice")).status == 409
     for name in ("orders", "alice%2Forders", quote(made.document["resource"], safe="")):
@@ -64,7 +65,10 @@ async def test_a_change_sets_and_removes_attributes_in_one_step(call: Rest) -> N
     change: dict[str, Any] = {"partitions": 3, "attributes": {"a": None, "b": "2"}}
     changed = await call("PATCH", "topics/orders", change, by="alice")
     assert changed.status == 200
-    assert (changed.document["partitions"], changed.document["attributes"]) == (3, {"b": "2"})
+    assert (changed.document["partitions"], changed.document["attributes"]) == (
+        3,
+        {"b": "2", "partitioner": "murmur2"},
+    )
     assert (await call("PATCH", "topics/orders", {"partitions": 4}, by="alice")).status == 409
     kept = (await call("PATCH", "topics/orders", {"retention_s": 9e3}, by="alice")).document
     assert repr(kept["retention_s"]) == "9000"  # a whole number, however it was written
@@ -101,7 +105,7 @@ async def test_how_keys_are_placed_is_chosen_at_creation_only(
     call: Rest, wanted: str | None
 ) -> None:
     evenly = {"attributes": {"partitioner": "murmur2"}}
-    made = await call("POST", "topics", NEW | evenly, by="alice")
+    made = await call("POST", "topics", NEW, by="alice")
     assert (made.status, made.document["partitioner"]) == (201, "murmur2")
     change = {"attributes": {"partitioner": wanted}}
     refused = await call("PATCH", "topics/orders", change, by="alice")
@@ -109,7 +113,8 @@ async def test_how_keys_are_placed_is_chosen_at_creation_only(
     assert "cannot be changed" in refused.document["detail"]
     found = await call("GET", "topics/orders", by="alice")
     assert found.document["partitioner"] == "murmur2"
-    plain = await call("POST", "topics", NEW | {"name": "plain"}, by="alice")
+    asked = NEW | {"name": "plain", "attributes": {"partitioner": "official"}}
+    plain = await call("POST", "topics", asked, by="alice")
     assert (plain.status, plain.document["partitioner"]) == (201, "official")
     assert (await call("PATCH", "topics/plain", evenly, by="alice")).status == 422
     unknown = NEW | {"name": "bad", "attributes": {"partitioner": "sticky"}}
