@@ -1,11 +1,12 @@
-"""Cost per row of usage as months grow, and memory of the state of ``sds-replay``.
+"""Memory and cost per row of the pipelines as their tables grow.
 
     python -m bench.pipeline_scale_figures [--quick]
 
 Usage is laid out as by ``metering``: a Parquet file per hour, 10,000 partitions, contiguous
-offsets. ``export`` reads one month, so its time should not grow with the others; ``reconcile``
-prepares all months, so its time per row should not grow. Each figure is of a process of its own,
-whose peak memory is measured.
+offsets. ``export`` and ``billing`` read one month, so their cost should not grow with the others;
+``reconcile`` takes all months, so its time per row should not grow, and its memory neither.
+``monitoring`` and ``replay`` are in modules of their own. Each figure is of a process of its own,
+whose peak memory is measured; Java processes of Spark have a heap of 1 GiB each.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import pyarrow as pa
 from opentalos.model.change import Change, ChangeKind, StreamView
 from opentalos.model.datum import DataType
 from opentalos.model.table import KeyPart, TableSchema
+from opentalos.pipelines.billing.partition_reconciliation import LogUsage, compare
 from opentalos.pipelines.lake.layout import Span
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.periods.month import Month
@@ -37,11 +39,10 @@ from opentalos.wire.sds.change import encode_change
 ROOT: Final = Path(__file__).resolve().parent.parent
 PARTITIONS: Final = 10_000
 QUICK_PARTITIONS: Final = 500
-MONTHS: Final = (1, 4, 12)
-QUICK_MONTHS: Final = (1, 2)
 YEAR: Final = 2026
 HOURS_APART: Final = 24  # an hour of usage per day
-MINUTES: Final = 6  # of an hour, of each partition
+SIZES: Final = ((1, 6), (4, 6), (12, 6), (12, 30))  # months, minutes of an hour of each partition
+QUICK_SIZES: Final = ((1, 6), (2, 6))
 RECORDS: Final = 10_000_000  # of a table whose stream is replayed
 QUICK_RECORDS: Final = 200_000
 CHANGED: Final = 1_000  # by one batch, of a part
@@ -51,15 +52,15 @@ _TEXT: Final = "value of a record, 32 bytes long"
 _CHANGES: Final = pa.schema([("value", pa.binary()), ("sequence_number", pa.string())])
 
 
-def make_usage(home: Path, partitions: int, months: int) -> int:
+def make_usage(home: Path, partitions: int, months: int, minutes: int) -> int:
     """Usage of the first months of a year; the number of rows."""
     begin, end = Month(YEAR, 1).begin_ms, Month(YEAR, months).end_ms
-    number = np.repeat(np.arange(partitions), MINUTES)
-    minute = np.tile(np.arange(MINUTES), partitions)
+    number = np.repeat(np.arange(partitions), minutes)
+    minute = np.tile(np.arange(minutes), partitions)
     names = pa.array([f"topic-{item // 4:06}" for item in number])
     table, made = HourTable(home, "usage", SCHEMA), 0
     for index, hour_ms in enumerate(range(begin, end, HOURS_APART * HOUR_MS)):
-        first = (index * MINUTES + minute) * 100
+        first = (index * minutes + minute) * 100
         at = hour_ms * 1_000 + minute * 60_000_000
         columns = {
             "tenant": names, "topic": names, "name": names,
@@ -80,15 +81,22 @@ def export(home: Path, _count: int) -> int:
         return sum(rows.num_rows for rows in usage.rows())
 
 
-def reconcile(home: Path, count: int) -> int:
-    """What ``talos bill reconcile`` does with the table; a hundred partitions are then looked up.
-
-    The logs are not part of it: reading them costs as much as they have blocks.
-    """
+def reconcile(home: Path, _count: int) -> int:
+    """What ``talos bill reconcile`` does without the network: each log is as the table has it."""
+    found = 0
     with UsageLake(pipeline_table(home, "", LAYOUT)) as usage:
-        for topic, partition in list(usage.partitions())[:100]:
-            assert usage.minutes(topic, partition)
-    return count
+        for chain in usage.chains():
+            rows = chain.minutes
+            log = LogUsage(
+                topic=chain.topic, name=chain.name, tenant=chain.name, partition=chain.partition,
+                start_offset=0, next_offset=rows[-1].next_offset,
+                metered_offset=rows[-1].next_offset, metered_since=0,
+                total_bytes=sum(row.bytes for row in rows), minutes=rows,
+            )  # fmt: skip
+            result = compare(log, rows)
+            assert not result.differs
+            found += result.minutes_compared
+    return found
 
 
 def replay(_home: Path, records: int) -> int:
@@ -158,9 +166,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _job(given.job, given.home, given.count)
         return 0
     partitions = QUICK_PARTITIONS if given.quick else PARTITIONS
-    for months in QUICK_MONTHS if given.quick else MONTHS:
+    for months, minutes in QUICK_SIZES if given.quick else SIZES:
         with tempfile.TemporaryDirectory() as folder:
-            rows = make_usage(Path(folder), partitions, months)
+            rows = make_usage(Path(folder), partitions, months, minutes)
             print(f"months: {months}, partitions: {partitions:,}, rows: {rows:,}", flush=True)
             for name in ("export", "reconcile"):
                 _apart(name, Path(folder), rows)
