@@ -38,7 +38,7 @@ MINUTES_PER_HOUR: Final = 6  # with usage, of each partition
 PARTITIONS_PER_TENANT: Final = 2
 RECORD_BYTES: Final = 137
 _MINUTE_US: Final = 60_000_000
-_PLAN: Final = """\
+PLAN: Final = """\
 plan = "standard"
 valid_from = "2026-01"
 currency = "EUR"
@@ -108,7 +108,7 @@ def measure(rows: int, repeats: int) -> Figure:
         made = make_usage(home, rows)
         print(f"{made:,} rows made in {time.perf_counter() - began:.0f} s", flush=True)
         (home / "plans").mkdir()
-        (home / "plans" / "standard.toml").write_text(_PLAN)
+        (home / "plans" / "standard.toml").write_text(PLAN)
         spark = open_session("bench", master="local[2]")
         print("session is there", flush=True)
         try:

@@ -1,15 +1,15 @@
-"""Cost per row of usage as months grow, and memory of the state of ``sds-replay``.
+"""Memory and cost per row of the pipelines as their tables grow.
 
     python -m bench.pipeline_scale_figures [--quick]
 
 Usage is laid out as by ``metering``: a Parquet file per hour, 10,000 partitions, contiguous
-offsets. ``export`` reads one month, so its time should not grow with the others; ``reconcile``
-prepares all months, so its time per row should not grow. Each figure is of a process of its own,
-whose peak memory is measured.
+offsets. ``export`` and ``billing`` read one month, so their cost should not grow with the others;
+``reconcile`` takes all months, so its time per row should not grow, and its memory neither.
+``monitoring`` and ``replay`` are in modules of their own. Each figure is of a process of its own,
+whose peak memory is measured; Java processes of Spark have a heap of 1 GiB each.
 """
 
 import argparse
-import resource
 import subprocess
 import sys
 import tempfile
@@ -21,45 +21,39 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from opentalos.model.change import Change, ChangeKind, StreamView
-from opentalos.model.datum import DataType
-from opentalos.model.table import KeyPart, TableSchema
+from bench.peak_memory import java_peak_mb, peak_mb
+from opentalos.pipelines.billing.partition_reconciliation import LogUsage, compare
 from opentalos.pipelines.lake.layout import Span
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.metering.usage_lake import UsageLake
 from opentalos.pipelines.metering.usage_table import LAYOUT, SCHEMA
-from opentalos.pipelines.tables.replay_state import PARTS, Replay
-from opentalos.sdk.core.table.values import typed_columns
-from opentalos.wire.sds.change import encode_change
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PARTITIONS: Final = 10_000
 QUICK_PARTITIONS: Final = 500
-MONTHS: Final = (1, 4, 12)
-QUICK_MONTHS: Final = (1, 2)
 YEAR: Final = 2026
 HOURS_APART: Final = 24  # an hour of usage per day
-MINUTES: Final = 6  # of an hour, of each partition
+SIZES: Final = ((1, 6), (4, 6), (12, 6), (12, 30))  # months, minutes of an hour of each partition
+QUICK_SIZES: Final = ((1, 6), (2, 6))
 RECORDS: Final = 10_000_000  # of a table whose stream is replayed
 QUICK_RECORDS: Final = 200_000
-CHANGED: Final = 1_000  # by one batch, of a part
-_JOB_S: Final = 1500.0
-_ATTRIBUTES: Final = {"id": DataType.INT64, "text": DataType.STRING}
-_TEXT: Final = "value of a record, 32 bytes long"
-_CHANGES: Final = pa.schema([("value", pa.binary()), ("sequence_number", pa.string())])
+BUSY: Final = (1_000, 10_000)  # partitions that are measured
+QUICK_BUSY: Final = (100,)
+HEAP: Final = "1g"
+_JOB_S: Final = 3000.0
 
 
-def make_usage(home: Path, partitions: int, months: int) -> int:
+def make_usage(home: Path, partitions: int, months: int, minutes: int) -> int:
     """Usage of the first months of a year; the number of rows."""
     begin, end = Month(YEAR, 1).begin_ms, Month(YEAR, months).end_ms
-    number = np.repeat(np.arange(partitions), MINUTES)
-    minute = np.tile(np.arange(MINUTES), partitions)
+    number = np.repeat(np.arange(partitions), minutes)
+    minute = np.tile(np.arange(minutes), partitions)
     names = pa.array([f"topic-{item // 4:06}" for item in number])
     table, made = HourTable(home, "usage", SCHEMA), 0
     for index, hour_ms in enumerate(range(begin, end, HOURS_APART * HOUR_MS)):
-        first = (index * MINUTES + minute) * 100
+        first = (index * minutes + minute) * 100
         at = hour_ms * 1_000 + minute * 60_000_000
         columns = {
             "tenant": names, "topic": names, "name": names,
@@ -80,70 +74,72 @@ def export(home: Path, _count: int) -> int:
         return sum(rows.num_rows for rows in usage.rows())
 
 
-def reconcile(home: Path, count: int) -> int:
-    """What ``talos bill reconcile`` does with the table; a hundred partitions are then looked up.
-
-    The logs are not part of it: reading them costs as much as they have blocks.
-    """
+def reconcile(home: Path, _count: int) -> int:
+    """What ``talos bill reconcile`` does without the network: each log is as the table has it."""
+    found = 0
     with UsageLake(pipeline_table(home, "", LAYOUT)) as usage:
-        for topic, partition in list(usage.partitions())[:100]:
-            assert usage.minutes(topic, partition)
-    return count
+        for chain in usage.chains():
+            rows = chain.minutes
+            log = LogUsage(
+                topic=chain.topic, name=chain.name, tenant=chain.name, partition=chain.partition,
+                start_offset=0, next_offset=rows[-1].next_offset,
+                metered_offset=rows[-1].next_offset, metered_since=0,
+                total_bytes=sum(row.bytes for row in rows), minutes=rows,
+            )  # fmt: skip
+            result = compare(log, rows)
+            assert not result.differs
+            found += result.minutes_compared
+    return found
 
 
-def replay(_home: Path, records: int) -> int:
-    """One part of a table of so many records takes a batch; a task does no more at a time."""
-    schema = TableSchema(primary=(KeyPart("id"),), attributes=_ATTRIBUTES)
-    state = Replay("bench", schema, StreamView.MUTATE_LOG)
-    count = records // PARTS
-    fixed = {"text": _TEXT, "_part": 0, "_timestamp_ms": 1, "_sequence": 1, "_deleted": False,
-             "_begun_ms": 0, "_misfits": 0}  # fmt: skip
-    columns = {"id": pa.array(np.arange(count))}
-    fields = state.state_schema()
-    for name, value in fixed.items():
-        columns[name] = pa.repeat(pa.scalar(value, fields.field(name).type), count)
-    stored = pa.table(columns).select(fields.names)
-    found = state.joined(0, stored, _batch(state, schema))
-    assert found.num_rows == count
-    return count
+def billing(home: Path, _count: int) -> int:
+    """Invoices of the first month in Spark, with a heap of 1 GiB for driver and executor."""
+    from bench.billing_figures import PLAN  # Spark is not loaded for the other jobs
+    from opentalos.pipelines.billing.pipeline import BILLING
+    from opentalos.pipelines.pipeline import PipelineSettings
+    from opentalos.pipelines.session import open_session
 
-
-def _batch(state: Replay, schema: TableSchema) -> pa.Table:
-    rows = []
-    for key in range(CHANGED):
-        names = typed_columns(schema.attributes, {"id": key})
-        written = typed_columns(schema.attributes, {"text": "changed"})
-        change = Change(ChangeKind.PUT, names, written, {}, written, False, 2, 2)
-        value = encode_change(state.view, "bench", change, None)
-        rows.append({"value": value, "sequence_number": "2"})
-    return pa.Table.from_pylist(rows, _CHANGES)
+    month = Month(YEAR, 1)
+    plans = home / "plans"
+    plans.mkdir(exist_ok=True)
+    (plans / "standard.toml").write_text(PLAN)
+    conf = {"spark.driver.memory": HEAP, "spark.local.dir": str(home / "spark")}
+    spark = open_session("billing-scale", master="local[2]", conf=conf)
+    options = {"plans": str(plans), "default-plan": "standard", "month": str(month)}
+    BILLING.run(spark, PipelineSettings(url="", key="", home=home, options=options))
+    print(f"billing: Java {java_peak_mb(spark):.0f} MB with a heap of {HEAP}", flush=True)
+    spark.stop()
+    usage = pipeline_table(home, "", LAYOUT).scan(Span(month.begin_ms, month.end_ms))
+    return int(usage.count_rows())
 
 
 JOBS: Final[dict[str, Callable[[Path, int], int]]] = {
     "export": export,
     "reconcile": reconcile,
-    "replay": replay,
+    "billing": billing,
 }
 
 
 def _job(name: str, home: Path, count: int) -> None:
-    before = _peak_mb()
+    before = peak_mb()
     began = time.perf_counter()
     rows = JOBS[name](home, count)
     took_s = time.perf_counter() - began
     print(f"{name}: {rows:,} rows, {took_s:.1f} s, {took_s / rows * 1e6:.2f} us/row, "
-          f"peak {_peak_mb():.0f} MB ({before:.0f} MB before)", flush=True)  # fmt: skip
-
-
-def _peak_mb() -> float:
-    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, bytes
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+          f"peak {peak_mb():.0f} MB ({before:.0f} MB before)", flush=True)  # fmt: skip
 
 
 def _apart(name: str, home: Path, count: int) -> None:
     command = [sys.executable, "-m", "bench.pipeline_scale_figures"]
     given = ["--job", name, "--home", str(home), "--count", str(count)]
     subprocess.run([*command, *given], cwd=ROOT, timeout=_JOB_S, check=True)
+
+
+def _module(name: str, count: int) -> None:
+    """Run a module with a size and a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", name, str(count), folder]
+        subprocess.run(command, cwd=ROOT, timeout=_JOB_S, check=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -158,15 +154,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         _job(given.job, given.home, given.count)
         return 0
     partitions = QUICK_PARTITIONS if given.quick else PARTITIONS
-    for months in QUICK_MONTHS if given.quick else MONTHS:
+    for months, minutes in QUICK_SIZES if given.quick else SIZES:
         with tempfile.TemporaryDirectory() as folder:
-            rows = make_usage(Path(folder), partitions, months)
+            rows = make_usage(Path(folder), partitions, months, minutes)
             print(f"months: {months}, partitions: {partitions:,}, rows: {rows:,}", flush=True)
-            for name in ("export", "reconcile"):
+            for name in JOBS:
                 _apart(name, Path(folder), rows)
-    records = QUICK_RECORDS if given.quick else RECORDS
-    print(f"a part of a replayed table of {records:,} records, {CHANGED:,} changed", flush=True)
-    _apart("replay", Path(), records)
+    for count in QUICK_BUSY if given.quick else BUSY:
+        _module("bench.monitoring_scale", count)
+    _module("bench.replay_scale", QUICK_RECORDS if given.quick else RECORDS)
     return 0
 
 

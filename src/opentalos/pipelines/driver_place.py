@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from opentalos.model.errors import ConfigError
+from opentalos.pipelines.lake.written_rows import check_shared
 from opentalos.pipelines.pipeline import CHECKPOINT, PipelineSettings
 
 if TYPE_CHECKING:
@@ -10,6 +11,10 @@ if TYPE_CHECKING:
 
 _DEPLOY_MODE: Final = "spark.submit.deployMode"
 _IN_A_POD: Final = "spark.kubernetes.submitInDriver"  # in there the mode is client again
+_STORES: Final = (
+    "--olap delta+hdfs://HOST:PORT/PATH, --olap delta+s3://BUCKET/PATH, "
+    "--olap druid://COORDINATOR_HOST:PORT,BROKER_HOST:PORT"
+)
 _SHARED: Final = "on a disk that all machines share"
 
 
@@ -45,7 +50,10 @@ def checkpoint_of(spark: "SparkSession", settings: PipelineSettings, name: str) 
 
 
 def check_rollups(spark: "SparkSession", settings: PipelineSettings) -> None:
-    """Raises: ConfigError: the OLAP store would be lost with the driver."""
+    """Raises: ConfigError: the OLAP store would be lost with the driver, or executors would write
+    to disks of their own."""
     if not settings.olap:
-        druid = "--olap druid://COORDINATOR_HOST:PORT,BROKER_HOST:PORT"
-        check_stays(spark, "the rollups", f"{druid}, or --olap file:///PATH {_SHARED}")
+        give = f"{_STORES}, or --olap file:///PATH {_SHARED}"
+        check_stays(spark, "the rollups", give)
+        what = f"the OLAP store at {settings.home / 'olap'}"
+        check_shared(what, str(spark.sparkContext.master), local=True, give=give)

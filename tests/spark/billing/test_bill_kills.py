@@ -110,8 +110,8 @@ def billed(table: LakeTable) -> dict[tuple[str, int], int]:
     """Records in the table by topic and partition; every row of a partition counts."""
     with UsageLake(table) as usage:
         return {
-            (item.name, item.partition): sum(row.records for row in usage.minutes(*key))
-            for key, item in usage.partitions().items()
+            (chain.name, chain.partition): sum(row.records for row in chain.minutes)
+            for chain in usage.chains()
         }
 
 

@@ -20,7 +20,8 @@ from tests.spark.java_classes import QUICK, quick_java
 
 from opentalos.adapters.java_home import lean_spark_home
 from opentalos.pipelines.archive.pipeline import ARCHIVE
-from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.monitoring.pipeline import MONITORING
+from opentalos.pipelines.pipeline import PipelineSettings, StreamPipeline
 from opentalos.pipelines.runtime.causes import cause_of
 from opentalos.pipelines.session import open_session
 from opentalos.sdk import TalosAdmin
@@ -178,8 +179,19 @@ class Cluster:
             available_now=True,
             options={"topics": topic},
         )
+        return self._run(ARCHIVE, settings)
+
+    def rollups(self) -> str:
+        """Rollups below a home; what it says, or nothing."""
+        home = self.folder / "home"
+        lake = f"delta+{home.as_uri()}/lake"
+        return self._run(
+            MONITORING, PipelineSettings(url=self.url, key=self.key, home=home, lake=lake)
+        )
+
+    def _run(self, pipeline: StreamPipeline, settings: PipelineSettings) -> str:
         try:
-            ARCHIVE.start(self.spark, settings).awaitTermination()
+            pipeline.start(self.spark, settings).awaitTermination()
         except Exception as error:
             return str(cause_of(error))
         return ""
@@ -235,6 +247,7 @@ def main(url: str, key: str, folder: str) -> None:
     said["reversed"] = cluster.fetch_failure("reversed", reversed_again=True)
     said["many"] = cluster.many_tasks("many")
     said["archive"] = cluster.archive("many")
+    said["rollups"] = cluster.rollups()
     sys.stdout.write(json.dumps(said) + "\n")
     app = cluster.spark.sparkContext.applicationId
     cluster.spark.stop()

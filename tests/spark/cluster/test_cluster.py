@@ -65,3 +65,9 @@ def test_a_write_may_have_any_number_of_tasks(outcome: Outcome) -> None:
 def test_an_archive_on_the_disks_of_executors_is_refused(outcome: Outcome) -> None:
     assert "ConfigError" in outcome.said["archive"]
     assert "is a folder of one machine" in outcome.said["archive"]
+
+
+def test_rollups_on_the_disks_of_executors_are_refused(outcome: Outcome) -> None:
+    assert "ConfigError" in outcome.said["rollups"]
+    assert "the OLAP store at" in outcome.said["rollups"]
+    assert "--olap delta+hdfs://" in outcome.said["rollups"]

@@ -24,6 +24,7 @@ from opentalos.pipelines.olap.store import (
     NO_LEASE,
     Group,
     Measure,
+    OlapStore,
     Percentile,
     Selection,
     Series,
@@ -71,16 +72,22 @@ def messages(
     return plain.selectExpr("*", f"timestamp_millis({at_ms}) AS append_time")
 
 
-def rows_of(home: Path, table: str, by: tuple[str, ...] = ("measure", "kind")) -> list[Any]:
+def olap(home: Path, kind: str = "parquet") -> OlapStore:
+    return opening.open_olap(home, lake_url(kind, home), (METRICS,))
+
+
+def rows_of(
+    home: Path, table: str, by: tuple[str, ...] = ("measure", "kind"), kind: str = "parquet"
+) -> list[Any]:
     """All rows of a level from the hour on, as the store answers."""
     chosen = Selection(table=table, start_ms=HOUR - HOUR_MS, end_ms=HOUR + 48 * HOUR_MS)
     query = Series(rows=chosen, step_ms=LEVELS[table], by=by, measures=TOTALS)
-    return [tuple(item.values()) for item in ParquetStore(home).query(query).to_pylist()]
+    return [tuple(item.values()) for item in olap(home, kind).query(query).to_pylist()]
 
 
 def writer(home: Path, kind: str = "parquet", **options: Any) -> MonitoringWriter:
     settings = PipelineSettings(url="", key="", home=home, lake=lake_url(kind, home))
-    store = options.pop("store", None) or ParquetStore(home)
+    store = options.pop("store", None) or olap(home, kind)
     return MonitoringWriter(settings, level_0(home, kind, create=True), store, **options)
 
 
@@ -107,8 +114,8 @@ def home(spark: SparkSession, kind: str, tmp_path_factory: pytest.TempPathFactor
     return home
 
 
-def test_steps_of_ten_seconds_are_as_they_were_sent(home: Path) -> None:
-    assert rows_of(home, "metrics_10s")[:4] == [
+def test_steps_of_ten_seconds_are_as_they_were_sent(home: Path, kind: str) -> None:
+    assert rows_of(home, "metrics_10s", kind=kind)[:4] == [
         (HOUR, "lane_depth", "gauge", 10.0, 1, 10.0, 10.0, 10.0),
         (HOUR, "put_requests", "sum", 1.0, 1, 1.0, 1.0, 1.0),
         (HOUR + STEP_MS, "lane_depth", "gauge", 9.0, 1, 9.0, 9.0, 9.0),
@@ -116,8 +123,8 @@ def test_steps_of_ten_seconds_are_as_they_were_sent(home: Path) -> None:
     ]
 
 
-def test_a_minute_adds_sums_and_keeps_the_last_gauge(home: Path) -> None:
-    assert rows_of(home, "metrics_1m") == [
+def test_a_minute_adds_sums_and_keeps_the_last_gauge(home: Path, kind: str) -> None:
+    assert rows_of(home, "metrics_1m", kind=kind) == [
         (HOUR, "lane_depth", "gauge", 19.0, 2, 9.0, 10.0, 9.0),
         (HOUR, "put_requests", "sum", 3.0, 2, 1.0, 2.0, 2.0),
         (HOUR + 60_000, "lane_depth", "gauge", 4.0, 1, 4.0, 4.0, 4.0),
@@ -127,18 +134,18 @@ def test_a_minute_adds_sums_and_keeps_the_last_gauge(home: Path) -> None:
     ]
 
 
-def test_the_step_that_ends_an_hour_belongs_to_it(home: Path) -> None:
-    assert rows_of(home, "metrics_1h") == [
+def test_the_step_that_ends_an_hour_belongs_to_it(home: Path, kind: str) -> None:
+    assert rows_of(home, "metrics_1h", kind=kind) == [
         (HOUR, "lane_depth", "gauge", -326.0, 4, -349.0, 10.0, -349.0),
         (HOUR, "put_requests", "sum", 370.0, 4, 1.0, 360.0, 360.0),
     ]
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_sketches_of_every_level_have_every_count_once(home: Path, level: str) -> None:
+def test_sketches_of_every_level_have_every_count_once(home: Path, kind: str, level: str) -> None:
     chosen = Selection(table=f"{level}_sketches", start_ms=HOUR, end_ms=HOUR + HOUR_MS)
     query = Percentile(rows=chosen, percents=(50,), by=("measure",))
-    found = ParquetStore(home).query(query).to_pylist()
+    found = olap(home, kind).query(query).to_pylist()
     assert [(item["measure"], item["count"]) for item in found] == [("put_ms", 4 + 1 + 2 + 7 + 360)]
 
 
@@ -177,24 +184,26 @@ def test_order_and_batches_do_not_matter(spark: SparkSession, kind: str, tmp_pat
         many(batch.where(cut), number)
     by = ("service", "machine", "topic", "partition", "measure")
     for level in LEVELS:
-        found = rows_of(tmp_path / "many", level, by)
-        assert found == rows_of(tmp_path / "once", level, by)
+        found = rows_of(tmp_path / "many", level, by, kind)
+        assert found == rows_of(tmp_path / "once", level, by, kind)
     unique = {item.key: item for item in rows}.values()
     hour_1 = [item for item in unique if item.at_ms <= HOUR + HOUR_MS]
     total = sum(item.sums["put_requests"] for item in hour_1)
     chosen = Selection(table="metrics_1h", start_ms=HOUR, end_ms=HOUR + HOUR_MS)
     query = Group(rows=chosen, by=("kind",), measures=TOTALS[:1])
-    answer = ParquetStore(tmp_path / "many").query(query).to_pylist()
+    answer = olap(tmp_path / "many", kind).query(query).to_pylist()
     assert {item["kind"]: item["total"] for item in answer}["sum"] == total
 
 
-def test_rows_have_the_columns_that_queries_are_told(spark: SparkSession, tmp_path: Path) -> None:
-    writer(tmp_path)(messages(spark, [encode_measurement(row(0))]), 0)
+def test_rows_have_the_columns_that_queries_are_told(
+    spark: SparkSession, kind: str, tmp_path: Path
+) -> None:
+    writer(tmp_path, kind)(messages(spark, [encode_measurement(row(0))]), 0)
     told = {
         name: [column for column in columns.names if column != "time"]
         for name, columns in METRICS.tables.items()
     }
-    assert told == {info.name: list(info.columns) for info in ParquetStore(tmp_path).tables()}
+    assert told == {info.name: list(info.columns) for info in olap(tmp_path, kind).tables()}
     assert set(told) == {*LEVELS, *map(sketch_table, LEVELS)}
 
 
@@ -223,14 +232,14 @@ def test_what_cannot_be_used_is_put_aside_with_its_reason(
 def test_a_store_that_is_down_is_waited_for_and_nothing_is_lost(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, calls = ParquetStore(tmp_path), list[int]()
+    calls = list[int]()
 
     class Flaky(ParquetStore):
-        def replace(self, hour_ms: int, tables: Any, writer: Writer = NO_LEASE) -> None:
-            calls.append(hour_ms)
+        def publish(self, tables: Any, hours: Any, files: Any, writer: Writer = NO_LEASE) -> None:
+            calls.extend(hours)
             if len(calls) < 3:
                 raise StoreUnavailable("down")
-            store.replace(hour_ms, tables, writer)
+            super().publish(tables, hours, files, writer)
 
     monkeypatch.setattr(opening, "BACKOFF_S_MIN", 0.0)
     taken = writer(tmp_path, store=Flaky(tmp_path))

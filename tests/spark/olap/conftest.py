@@ -9,6 +9,7 @@ import pytest
 from opentalos.backends.druid import DruidBackend
 from opentalos.backends.jars import fetch
 from opentalos.backends.zookeeper import ZookeeperBackend
+from opentalos.pipelines.olap.delta_store import DeltaStore
 from opentalos.pipelines.olap.druid_store import DruidStore
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 from opentalos.pipelines.olap.store import OlapStore
@@ -41,7 +42,7 @@ def druid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DruidBackend]:
 
 
 @pytest.fixture(
-    scope="module", params=["parquet", pytest.param("druid", marks=pytest.mark.backend)]
+    scope="module", params=["parquet", "delta", pytest.param("druid", marks=pytest.mark.backend)]
 )
 def store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -49,6 +50,8 @@ def store(
     opened: OlapStore
     if request.param == "parquet":
         opened = ParquetStore(tmp_path_factory.mktemp("olap"))
+    elif request.param == "delta":
+        opened = DeltaStore(f"delta+file://{tmp_path_factory.mktemp('olap')}")
     else:
         opened = DruidStore(request.getfixturevalue("druid").url)
     yield opened

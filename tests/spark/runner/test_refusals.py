@@ -50,7 +50,7 @@ MOVES = "would be below --home, on the disk of a driver that may start on any ma
     ("pipeline", "option", "remedy"),
     [
         ("metering", "", "the checkpoint of metering {} -o metering.checkpoint=hdfs://"),
-        ("monitoring", "", "the rollups {} --olap druid://"),
+        ("monitoring", "", "the rollups {} --olap delta+hdfs://"),
         ("monitoring", "olap", "the checkpoint of monitoring {} -o monitoring.checkpoint=hdfs://"),
     ],
 )

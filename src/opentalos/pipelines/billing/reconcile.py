@@ -33,6 +33,7 @@ POLL_S: Final = 1.0  # between two polls of the table
 PAGES_MAX: Final = 1_000_000  # of one partition
 _MINUTE: Final = MinuteUse._fields
 
+_Place = tuple[str, int]  # uuid of a topic, partition
 Show = Callable[[int, int], None]  # partitions done, and how many there are
 
 
@@ -114,25 +115,38 @@ def reconcile_with(
 def _reconcile(
     call: RestClient, usage: LakeTable, topics: Sequence[str], show: Show
 ) -> Reconciliation:
-    found = Reconciliation()
-    # Opened before the logs are read, so it cannot be ahead of them.
+    found, deleted, numbers = Reconciliation(), list[PartitionResult](), dict[_Place, int]()
+    places = {
+        (uuid, partition): (number, resource)
+        for number, (resource, uuid, partition) in enumerate(_places(call, topics))
+    }
+    total = len(places)
+
+    def against_log(place: _Place, rows: Sequence[MinuteUse]) -> bool:
+        """Whether there is a log to compare with; a topic may be deleted meanwhile."""
+        if place not in places:
+            return False
+        show(total - len(places), total)
+        number, resource = places.pop(place)
+        try:
+            log = log_usage(call, resource, place[1])
+        except TopicNotExist:
+            return False
+        numbers[place] = number
+        found.partitions.append(compare(log, rows))
+        return True
+
     with UsageLake(usage, topics=topics) as lake:
-        metered = lake.partitions()
-        places = list(_places(call, topics))
-        left = set(metered)
-        for number, (resource, uuid, partition) in enumerate(places):
-            show(number, len(places))
-            left.discard((uuid, partition))
-            try:
-                log = log_usage(call, resource, partition)
-            except TopicNotExist:
-                left.add((uuid, partition))  # deleted meanwhile
-                continue
-            found.partitions.append(compare(log, lake.minutes(uuid, partition)))
-        for key in sorted(left):
-            known = metered[key] if key in metered else None
-            if known is not None and (not topics or {known.name, known.topic} & set(topics)):
-                found.partitions.append(compare_deleted(key, known.name, lake.minutes(*key)))
+        # The first chain comes when all rows are copied, so they cannot be ahead of the logs.
+        for chain in lake.chains():
+            place = (chain.topic, chain.partition)
+            ours = not topics or bool({chain.name, chain.topic} & set(topics))
+            if not against_log(place, chain.minutes) and ours:
+                deleted.append(compare_deleted(place, chain.name, chain.minutes))
+    for place in list(places):
+        against_log(place, [])
+    found.partitions.sort(key=lambda result: numbers[result.topic, result.partition])
+    found.partitions += sorted(deleted, key=lambda result: (result.topic, result.partition))
     for wanted in topics:
         if not any(_is(wanted, result) for result in found.partitions):
             raise TopicNotExist(f"topic {wanted} does not exist, and it has no metered usage")

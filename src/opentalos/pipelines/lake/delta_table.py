@@ -13,18 +13,16 @@ damage the table; HDFS has replicas (docs/adr/0045-two-homes-of-the-lake.md).
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from opentalos.model.errors import (
     BadRequest,
@@ -34,7 +32,8 @@ from opentalos.model.errors import (
     StoreUnavailable,
     TalosError,
 )
-from opentalos.pipelines.lake.file_writer import FileWriter, dataset_of
+from opentalos.pipelines.lake.delta_files import DeltaFileWriter, translated
+from opentalos.pipelines.lake.file_writer import dataset_of
 from opentalos.pipelines.lake.lake_table import UNUSED_HOURS
 from opentalos.pipelines.lake.layout import (
     ALL,
@@ -59,44 +58,9 @@ MISSING: Final = "tables in the format of Delta need deltalake: pip install 'ope
 _NO_TABLE: Final = "could not open the table at {}: no table of Delta is there; check the URL"
 OWNER_PROPERTY: Final = "opentalos.owner"
 COMMIT_TRIES_MAX: Final = 15  # of one commit, against other writers' commits
-_LOCAL: Final = "file://"
 _NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
-_PATH_AND_SIZE: Final = ("path", "size_bytes")
+PATH_AND_SIZE: Final = ("path", "size_bytes")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class DeltaFileWriter(FileWriter):
-    """Below the table's URL, through the file systems of deltalake."""
-
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may contain secrets
-
-    @property
-    def local(self) -> bool:
-        return self.root.startswith(_LOCAL)
-
-    def stored_rows(self, paths: Sequence[str]) -> Iterator[int]:
-        """See FileWriter."""
-        with _translated(f"could not read files below {self.root}", StoreUnavailable):
-            files = self.file_system()
-            for path in paths:
-                try:
-                    rows = int(pq.read_metadata(path, filesystem=files).num_rows)
-                except (FileNotFoundError, pa.ArrowInvalid):
-                    rows = 0
-                yield rows
-
-    @contextmanager
-    def _create(self, path: str) -> Iterator[Any]:
-        with self.file_system().open_output_stream(path) as sink:
-            yield sink
-
-    def file_system(self) -> Any:
-        """A file system of pyarrow whose root is the table's folder."""
-        from deltalake.fs import DeltaStorageHandler
-        from pyarrow.fs import PyFileSystem
-
-        return PyFileSystem(DeltaStorageHandler(self.root, dict(self.options)))
 
 
 class DeltaLakeTable:
@@ -141,7 +105,7 @@ class DeltaLakeTable:
                 "append",
                 table.schema(),
                 partition_by=list(self._layout.partition_by),
-                commit_properties=_transaction(batch),
+                commit_properties=transaction(batch),
             )
 
         return self._once(batch, add)
@@ -164,7 +128,7 @@ class DeltaLakeTable:
                 " AND ".join([*same, *bounds]),
                 source_alias="s",
                 target_alias="t",
-                commit_properties=_transaction(batch),
+                commit_properties=transaction(batch),
             )
             merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
@@ -194,7 +158,7 @@ class DeltaLakeTable:
                 "append",
                 table.schema(),
                 # What another writer adds meanwhile was not seen, so nothing is rebased.
-                commit_properties=_transaction(batch, tries_max=0),
+                commit_properties=transaction(batch, tries_max=0),
             )
 
         return self._once(batch, swap)
@@ -274,7 +238,7 @@ class DeltaLakeTable:
             last = table.transaction_version(batch.query)
             newest = table.transaction_version(batch.fence)
         batch.check_epoch(self._layout.name, newest)
-        if last is not None and last >= batch.number:
+        if batch.is_numbered and last is not None and last >= batch.number:
             return False
         with self._translated("write", OutcomeUnknown):
             change(table)
@@ -307,7 +271,7 @@ class DeltaLakeTable:
                 for span in spans
             )
             added = added.filter(pc.fill_null(reduce(pc.or_, inside), True))
-        columns = (added.column(name).to_pylist() for name in _PATH_AND_SIZE)
+        columns = (added.column(name).to_pylist() for name in PATH_AND_SIZE)
         return sorted(zip(*columns, strict=True))
 
     def _uris(self, table: "DeltaTable", stored: Iterable[tuple[str, int]]) -> list[str]:
@@ -392,7 +356,7 @@ class DeltaLakeTable:
 
     def _translated(self, action: str, otherwise: type[TalosError]) -> AbstractContextManager[None]:
         what = f"could not {action} table {self._layout.name} at {self._url}"
-        return _translated(what, otherwise)
+        return translated(what, otherwise)
 
 
 def delta_layout(
@@ -409,7 +373,7 @@ def delta_layout(
         from deltalake.exceptions import TableNotFoundError
     except ImportError as error:
         raise ConfigError(MISSING) from error
-    with _translated(f"could not open the table at {url}", StoreUnavailable):
+    with translated(f"could not open the table at {url}", StoreUnavailable):
         try:
             table = DeltaTable(url.rstrip("/"), storage_options=dict(options))
         except TableNotFoundError as error:
@@ -422,25 +386,11 @@ def delta_layout(
     return Layout(name, schema, time_column(name, schema, recorded), partition_by=partition_by)
 
 
-@contextmanager
-def _translated(what: str, otherwise: type[TalosError]) -> Iterator[None]:
-    """Errors of deltalake as ours. A conflict is not done: Delta has refused the commit."""
-    from deltalake.exceptions import CommitFailedError, DeltaError
-
-    try:
-        yield
-    except CommitFailedError as error:
-        raise StoreUnavailable(
-            f"{what}: another writer changed it ({_line(error)}); repeat the batch"
-        ) from error
-    except (DeltaError, OSError) as error:
-        raise otherwise(f"{what}: {_line(error)}; repeat the batch") from error
-
-
-def _transaction(batch: Batch, tries_max: int = COMMIT_TRIES_MAX) -> "CommitProperties":
+def transaction(batch: Batch, tries_max: int = COMMIT_TRIES_MAX) -> "CommitProperties":
+    """What a commit records of its batch."""
     from deltalake import CommitProperties, Transaction
 
-    transactions = [Transaction(batch.query, batch.number)]
+    transactions = [Transaction(batch.query, batch.number)] if batch.is_numbered else []
     if batch.epoch:
         transactions.append(Transaction(batch.fence, batch.epoch))
     return CommitProperties(max_commit_retries=tries_max, app_transactions=transactions)
@@ -449,7 +399,3 @@ def _transaction(batch: Batch, tries_max: int = COMMIT_TRIES_MAX) -> "CommitProp
 def _instant(time_us: int) -> str:
     found = _EPOCH + timedelta(microseconds=time_us)
     return found.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())

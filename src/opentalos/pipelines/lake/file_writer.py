@@ -73,24 +73,33 @@ class FileWriter(ABC):
             while files:
                 yield files.pop(next(iter(files))).closed()
 
-    def _open(self, values: tuple[str, ...], opened: ExitStack) -> "_OpenFile":
+    def _path_of(self, values: tuple[str, ...]) -> str:
+        """The path of a new file, which no other one has."""
         named = zip(self.layout.partition_by, values, strict=True)
         folder = "/".join(f"{name}={value}" for name, value in named) or "data"
-        path = f"{folder}/{uuid.uuid4().hex}.parquet"
-        return _OpenFile(self.layout, path, values, opened.enter_context(self._closing(path)))
+        return f"{folder}/{uuid.uuid4().hex}.parquet"
+
+    def _schema_of(self, _values: tuple[str, ...]) -> pa.Schema:
+        """The columns of a file."""
+        return self.layout.file_schema
+
+    def _open(self, values: tuple[str, ...], opened: ExitStack) -> "_OpenFile":
+        path, schema = self._path_of(values), self._schema_of(values)
+        parts = opened.enter_context(self._closing(path, schema))
+        return _OpenFile(self.layout.time, path, values, parts)
 
     @contextmanager
-    def _closing(self, path: str) -> Iterator["_Parts"]:
+    def _closing(self, path: str, schema: pa.Schema) -> Iterator["_Parts"]:
         """Everything that is open for a file; it is closed by ``_OpenFile``, or after an error."""
         with ExitStack() as parts:
             sink = parts.enter_context(self._create(path))
-            schema = self.layout.file_schema
             parquet = parts.enter_context(pq.ParquetWriter(sink, schema, compression=COMPRESSION))
-            yield _Parts(sink, parquet, parts)
+            yield _Parts(sink, schema, parquet, parts)
 
 
 class _Parts(NamedTuple):
     sink: Any
+    schema: pa.Schema
     parquet: pq.ParquetWriter
     open: ExitStack
 
@@ -98,14 +107,15 @@ class _Parts(NamedTuple):
 class _OpenFile:
     """A file that is being written, and the bounds of its rows so far."""
 
-    def __init__(self, layout: Layout, path: str, values: tuple[str, ...], parts: _Parts) -> None:
-        self._layout, self._path, self._values, self._parts = layout, path, values, parts
+    def __init__(self, time: str, path: str, values: tuple[str, ...], parts: _Parts) -> None:
+        self._time, self._path, self._values, self._parts = time, path, values, parts
         self._rows, self._first_us, self._last_us = 0, TIME_US_MAX, 0
 
     def write(self, rows: pa.Table) -> int:
         """Write a row group; return the size of the file."""
-        self._parts.parquet.write_table(rows)
-        found = pc.min_max(rows.column(self._layout.time))
+        schema = self._parts.schema
+        self._parts.parquet.write_table(rows.select(schema.names).cast(schema))
+        found = pc.min_max(rows.column(self._time))
         self._first_us = min(self._first_us, found["min"].value)
         self._last_us = max(self._last_us, found["max"].value)
         self._rows += rows.num_rows

@@ -137,12 +137,18 @@ ALL: Final = Span()
 class Batch:
     """The application transaction of a commit: a query's id, and its batches in ascending order.
 
-    ``epoch``: of the lease under which the query runs; 0: it has none, and is never refused for it.
+    ``number``: below 0: it has none, and is not recorded. ``epoch``: of the lease under which the
+    query runs; 0: it has none, and is never refused for it.
     """
 
     query: str
     number: int
     epoch: int = 0
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether a table records it, and takes it once."""
+        return self.number >= 0
 
     @property
     def fence(self) -> str:

@@ -47,6 +47,11 @@ def hour_of(time_ms: int) -> int:
     return time_ms - time_ms % HOUR_MS
 
 
+def version_path(name: str) -> str:
+    """The path of a new version of the part of this name, below the folder of its table."""
+    return f"{_VERSIONS}/{name}-{secrets.token_hex(_NONCE_BYTES)}{_SUFFIX}"
+
+
 @dataclass(frozen=True, slots=True)
 class Staging:
     """A version of a part that is being written."""
@@ -227,8 +232,7 @@ class PartTable(ABC):
 
     def _version(self, part: int) -> Path:
         """The path of a new version."""
-        nonce = secrets.token_hex(_NONCE_BYTES)
-        return self._versions / f"{self._name_of(part)}-{nonce}{_SUFFIX}"
+        return self.folder / version_path(self._name_of(part))
 
     def _supersede(self, link: Path) -> None:
         """The grace period of the old version starts now, whenever it was written."""

@@ -1,33 +1,37 @@
 """The table "usage" for the command line and for reconciliation: read by DuckDB, without Spark."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import reduce
+from operator import and_
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import ALL, Span
 from opentalos.pipelines.metering.usage_table import SCHEMA
 
-_MEMORY: Final = "2GB"  # DuckDB spills the rest to disk
+_MEMORY: Final = "512MB"  # DuckDB spills the rest to disk
+_THREADS: Final = 2  # each has buffers of its own
 _ROWS_PER_BATCH: Final = 50_000
 _SETTINGS: Final[dict[str, str | int | float | list[str]]] = {
     "memory_limit": _MEMORY,
+    "threads": _THREADS,
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
-_CHAIN: Final = (
-    "topic",
-    "partition",
-    "minute",
-    "records",
-    "bytes",
-    "first_offset",
-    "next_offset",
-)
+_BUCKETS: Final = 64  # of 16 million rows, if the table has a billion
+_ROWS_AT_ONCE: Final = 250_000  # of a copy
+_US_PER_MS: Final = 1000
+_PLACE: Final = ("topic", "partition", "name")
+_MINUTE: Final = ("minute", "records", "bytes", "first_offset", "next_offset")
 
 
 class MinuteUse(NamedTuple):
@@ -40,14 +44,13 @@ class MinuteUse(NamedTuple):
     next_offset: int
 
 
-class Metered(NamedTuple):
-    """A partition that has rows in the table."""
+class Chain(NamedTuple):
+    """All minutes of a partition in the table, by time."""
 
     topic: str
     partition: int
     name: str
-    tenant: str
-    next_offset: int
+    minutes: list[MinuteUse]
 
 
 class UsageLake:
@@ -69,12 +72,10 @@ class UsageLake:
         topics: Sequence[str] = (),
     ) -> None:
         self._spill = TemporaryDirectory(prefix="talos-usage-")
-        self._sorted = False
         settings = {**_SETTINGS, "temp_directory": self._spill.name}
         self._engine = duckdb.connect(":memory:", config=settings)
         try:
-            self._engine.register("stored", table.scan(span))
-            self._wanted, self._values = _condition(span, tenant, topics)
+            self._stored, self._wanted = table.scan(span), _condition(span, tenant, topics)
         except BaseException:
             self.close()
             raise
@@ -95,46 +96,75 @@ class UsageLake:
     ) -> None:
         self.close()
 
-    def partitions(self) -> dict[tuple[str, int], Metered]:
-        """All partitions, by topic uuid and number."""
-        self._sort()  # ``minutes`` may follow long after the files were superseded
-        found = self._engine.execute(
-            "SELECT topic, partition, max(name), max(tenant), max(next_offset) FROM stored "
-            f"WHERE {self._wanted} GROUP BY topic, partition ORDER BY topic, partition",
-            self._values,
-        ).fetchall()
-        return {(row[0], row[1]): Metered(*row) for row in found}
+    def chains(self) -> Iterator[Chain]:
+        """Every partition once, in no particular order.
 
-    def minutes(self, topic: str, partition: int) -> list[MinuteUse]:
-        """The rows of one partition, by minute."""
-        self._sort()
-        found = self._engine.execute(
-            "SELECT epoch_ms(minute), records, bytes, first_offset, next_offset FROM usage "
-            "WHERE topic = ? AND partition = ? ORDER BY minute",
-            [topic, partition],
-        ).fetchall()
-        return [MinuteUse(*row) for row in found]
+        The rows are first copied into buckets by a hash of their partition, in files on the
+        temporary disk, and then sorted bucket by bucket. So memory does not grow with the table,
+        and what ends late is not disturbed by files that are removed meanwhile.
+        """
+        for bucket in self._buckets():
+            yield from self._chains_of(bucket)
+            bucket.unlink()
 
     def rows(self) -> Iterator[pa.Table]:
         """Raw rows in a fixed order, in batches."""
-        text = (
-            f"SELECT {', '.join(SCHEMA.names)} FROM stored WHERE {self._wanted} "
-            "ORDER BY tenant, topic, partition, minute"
-        )
-        found = self._engine.sql(text, params=self._values)
+        self._engine.register("stored", _read(self._stored, SCHEMA.names, self._wanted))
+        found = self._engine.sql("SELECT * FROM stored ORDER BY tenant, topic, partition, minute")
         for batch in found.to_arrow_reader(_ROWS_PER_BATCH):
             yield pa.Table.from_batches([batch])
 
-    def _sort(self) -> None:
-        """Keep the rows of all partitions, once, so that each is found without a scan."""
-        if self._sorted:
-            return
-        self._engine.execute(
-            f"CREATE TEMP TABLE usage AS SELECT {', '.join(_CHAIN)} FROM stored "
-            f"WHERE {self._wanted} ORDER BY topic, partition, minute",
-            self._values,
-        )
-        self._sorted = True
+    def _buckets(self) -> list[Path]:
+        """Copy the rows into a file for each bucket."""
+        self._engine.register("stored", _read(self._stored, [*_PLACE, *_MINUTE], self._wanted))
+        rows = self._engine.sql(
+            f"SELECT *, (hash(topic, partition) % {_BUCKETS})::INTEGER AS bucket FROM stored"
+        ).to_arrow_reader(_ROWS_AT_ONCE)
+        paths = [Path(self._spill.name) / f"bucket-{number}.arrow" for number in range(_BUCKETS)]
+        # A stream has no footer, so nothing of what is written is held.
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with ExitStack() as opened:
+            writers = [
+                opened.enter_context(pa.ipc.new_stream(str(path), rows.schema, options=options))
+                for path in paths
+            ]
+            for batch in rows:
+                for part in _runs(batch.sort_by("bucket"), ["bucket"]):
+                    writers[part.column("bucket")[0].as_py()].write_batch(part)
+        return paths
+
+    def _chains_of(self, bucket: Path) -> Iterator[Chain]:
+        chain: Chain | None = None
+        with pa.OSFile(str(bucket)) as file:
+            self._engine.register("bucket", pa.ipc.open_stream(file))
+            found = self._engine.sql("SELECT * FROM bucket ORDER BY topic, partition, minute")
+            for batch in found.to_arrow_reader(_ROWS_PER_BATCH):
+                for part in _runs(batch, ["topic", "partition"]):
+                    topic, partition, name = (part.column(each)[0].as_py() for each in _PLACE)
+                    if chain is None or (chain.topic, chain.partition) != (topic, partition):
+                        if chain is not None:
+                            yield chain
+                        chain = Chain(topic, partition, name, [])
+                    chain.minutes.extend(_minutes(part))
+        if chain is not None:
+            yield chain
+
+
+def _runs(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows that are alike in these columns; they are beside each other."""
+    ends = {
+        end for name in names for end in pc.run_end_encode(batch.column(name)).run_ends.to_pylist()
+    }
+    start = 0
+    for end in sorted(ends):
+        yield batch.slice(start, end - start)
+        start = end
+
+
+def _minutes(rows: pa.RecordBatch) -> Iterator[MinuteUse]:
+    columns = [rows.column(name) for name in _MINUTE]
+    columns[0] = pc.divide(columns[0].cast(pa.int64()), _US_PER_MS)
+    return map(MinuteUse, *(column.to_pylist() for column in columns))
 
 
 def next_offsets(table: LakeTable, topics: Sequence[str] = ()) -> dict[tuple[str, int], int]:
@@ -142,30 +172,35 @@ def next_offsets(table: LakeTable, topics: Sequence[str] = ()) -> dict[tuple[str
 
     Args: topics: as for ``UsageLake``.
     """
-    wanted, values = _condition(ALL, None, topics)
+    columns = ["topic", "partition", "next_offset"]
     with duckdb.connect(":memory:", config=_SETTINGS) as engine:
-        engine.register("stored", table.scan())
+        engine.register("stored", _read(table.scan(), columns, _condition(ALL, None, topics)))
         found = engine.execute(
-            f"SELECT topic, partition, max(next_offset) FROM stored WHERE {wanted} "
-            "GROUP BY topic, partition",
-            values,
+            "SELECT topic, partition, max(next_offset) FROM stored GROUP BY topic, partition"
         ).fetchall()
     return {(row[0], row[1]): row[2] for row in found}
 
 
-def _condition(span: Span, tenant: str | None, topics: Sequence[str]) -> tuple[str, list[Any]]:
-    """Of the rows that are wanted, with its values."""
-    conditions, values = ["true"], list[Any]()
+def _read(
+    stored: ds.Dataset, columns: Sequence[str], wanted: pc.Expression
+) -> pa.RecordBatchReader:
+    """The rows, once. With threads pyarrow decodes far more than a slow reader has taken."""
+    scan = stored.scanner(
+        columns=list(columns), filter=wanted, batch_size=_ROWS_PER_BATCH, use_threads=False
+    )
+    return scan.to_reader()
+
+
+def _condition(span: Span, tenant: str | None, topics: Sequence[str]) -> pc.Expression:
+    """Of the rows that are wanted."""
+    conditions = [pc.scalar(True)]
     if span.start_ms > ALL.start_ms:
-        conditions.append("minute >= ?")
-        values.append(span.start.as_py())
+        conditions.append(pc.field("minute") >= span.start)
     if span.end_ms < ALL.end_ms:
-        conditions.append("minute < ?")
-        values.append(span.end.as_py())
+        conditions.append(pc.field("minute") < span.end)
     if tenant is not None:
-        conditions.append("tenant = ?")
-        values.append(tenant)
+        conditions.append(pc.field("tenant") == tenant)
     if topics:
-        conditions.append("(list_contains(?, topic) OR list_contains(?, name))")
-        values += [list(topics), [topic.rpartition("/")[2] for topic in topics]]
-    return " AND ".join(conditions), values
+        names = [topic.rpartition("/")[2] for topic in topics]
+        conditions.append(pc.field("topic").isin(list(topics)) | pc.field("name").isin(names))
+    return reduce(and_, conditions)

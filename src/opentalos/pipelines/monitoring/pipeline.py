@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from opentalos.model.errors import ConfigError
@@ -14,19 +12,19 @@ from opentalos.pipelines.driver_place import check_rollups
 from opentalos.pipelines.lake.hours import Hours
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.sink import batch_of, run_table
-from opentalos.pipelines.monitoring.rollup_tables import LEVELS, METRICS, sketch_table
+from opentalos.pipelines.monitoring.publishing import publish_files, send_rows
+from opentalos.pipelines.monitoring.rollup_tables import METRICS
 from opentalos.pipelines.monitoring.rollups import (
     EVENT,
     LAYOUT,
     event_rules,
     hour_column,
     level_0,
-    measures_by_level,
     merge_level_0,
-    sketches_by_level,
 )
-from opentalos.pipelines.olap.opening import open_olap, when_up
-from opentalos.pipelines.olap.store import TIME, OlapStore, Writer
+from opentalos.pipelines.olap.file_store import FileStore
+from opentalos.pipelines.olap.opening import open_olap
+from opentalos.pipelines.olap.store import OlapStore, Writer
 from opentalos.pipelines.pipeline import CHECKPOINT, CHECKPOINT_AT, PipelineSettings
 from opentalos.pipelines.runtime.lease_check import confirm_lease
 from opentalos.pipelines.service_events.json_events import split_events
@@ -50,8 +48,7 @@ class Monitoring:
     """Upserts measurements by key, and recomputes the rollups of the hours that they belong to.
 
     So repeated batches, repeated measurements and measurements that arrive hours late give the same
-    result. A batch changes hours up to ``late-hours`` before its messages; the rollups of one hour
-    at a time pass through the driver.
+    result. A batch changes hours up to ``late-hours`` before its messages.
     """
 
     name = _SOURCE.pipeline
@@ -115,32 +112,16 @@ class MonitoringWriter:
         spark, stored = fresh.sparkSession, Hours(self._table, LAYOUT, hours)
         batch = batch_of(spark, batch_id, Monitoring.name)
         confirm = partial(confirm_lease, self._settings, Monitoring.name, batch.epoch)
-        writer = Writer(batch.query, batch.epoch, confirm)
+        writer = Writer(batch.query, batch.epoch, confirm, batch.number)
         merged = merge_level_0(stored.stored(spark), fresh).persist()
         try:
             stored.replace(batch, merged)
-            for hour_ms in hours:
-                rows = merged.where(hour_column() == hour_ms)
-                measures, sketches = measures_by_level(rows), sketches_by_level(rows)
-                self._publish(hour_ms, measures.toArrow(), sketches.toArrow(), writer)
+            if isinstance(self._olap, FileStore):
+                publish_files(self._olap, merged, hours, writer)
+            else:
+                send_rows(self._olap, merged, hours, writer)
         finally:
             merged.unpersist()
-
-    def _publish(
-        self, hour_ms: int, measures: pa.Table, sketches: pa.Table, writer: Writer
-    ) -> None:
-        tables = {}
-        for level in LEVELS:
-            for name, rows in ((level, measures), (sketch_table(level), sketches)):
-                tables[name] = _sorted(rows.filter(pc.equal(rows.column("level"), level)))
-        when_up(LAYOUT.name, partial(self._olap.replace, hour_ms, tables, writer))
-
-
-def _sorted(rows: pa.Table) -> pa.Table:
-    """In an order that compresses well and keeps a measure's values together."""
-    kept = rows.drop_columns(["level"])
-    order: Any = [(name, "ascending") for name in ("measure", "service", "tenant", "topic", TIME)]
-    return kept.sort_by(order)
 
 
 def _late_hours(options: Mapping[str, str]) -> int:

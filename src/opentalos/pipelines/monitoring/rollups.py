@@ -22,13 +22,15 @@ from pyspark.sql.types import (
 
 from opentalos.pipelines.lake.layout import TIME_TYPE, Layout
 from opentalos.pipelines.lake.tables import HOUR_MS
-from opentalos.pipelines.monitoring.rollup_tables import DIMENSIONS, KIND, LEVELS, MEASURE
-from opentalos.pipelines.olap.store import BUCKET, COUNT, TIME
+from opentalos.pipelines.monitoring.rollup_tables import DIMENSIONS, KIND, LEVELS, MEASURE, METRICS
+from opentalos.pipelines.olap.store import BUCKET, COUNT, SKETCHES, TIME
+from opentalos.pipelines.olap.table_set import HOUR, TABLE_NAME
 from opentalos.pipelines.service_events.json_events import TIME_MS_MAX, not_ahead, number
 from opentalos.wire.metrics.measurement import EVENT_BYTES_MAX
 from opentalos.wire.metrics.sketch import BUCKET_MAX, BUCKET_MIN
 
 KEY: Final = (*DIMENSIONS, "at_ms")
+_HOUR_PATTERN: Final = "yyyy-MM-dd'T'HH"  # HOUR_FORMAT in Spark's words; sessions have UTC
 COUNT_MAX: Final = 1 << 40  # of one bucket in one interval; 2 ** 23 of them can be added up
 
 _AMOUNTS: Final = MapType(StringType(), DoubleType())
@@ -160,6 +162,16 @@ def sketches_by_level(rows: DataFrame) -> DataFrame:
         .groupBy("level", TIME, *DIMENSIONS, MEASURE, BUCKET)
         .agg(F.sum(COUNT).alias(COUNT))
     )
+
+
+def rollup_rows(rows: DataFrame) -> DataFrame:
+    """The rollups of level 0 as one table, with the columns of ``METRICS.layout()``."""
+    tables = measures_by_level(rows).withColumnRenamed("level", TABLE_NAME)
+    name = F.concat("level", F.lit(SKETCHES)).alias(TABLE_NAME)
+    sketches = sketches_by_level(rows).select("*", name).drop("level")
+    whole = tables.unionByName(sketches, allowMissingColumns=True)
+    hour = F.date_format(TIME, _HOUR_PATTERN).alias(HOUR)
+    return whole.select("*", hour).select(*METRICS.layout().schema.names)
 
 
 def _began() -> Column:

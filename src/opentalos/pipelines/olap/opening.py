@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from opentalos.model.errors import ConfigError, Unavailable
+from opentalos.pipelines.olap.delta_store import DeltaStore
 from opentalos.pipelines.olap.druid_store import DruidStore
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 from opentalos.pipelines.olap.store import OlapStore
@@ -17,17 +18,22 @@ DOWN_S_MAX: Final = 3600.0  # then the job fails, and its supervisor restarts it
 BACKOFF_S_MIN: Final = 1.0
 BACKOFF_S_MAX: Final = 30.0
 _FOLDER: Final = "file://"
+_DELTA: Final = "delta+"
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
 def open_olap(home: Path, url: str = "", sets: Sequence[TableSet] = ()) -> OlapStore:
-    """Druid at ``druid://...``, Parquet in the folder ``file:///PATH``, otherwise below ``home``.
+    """The store at a URL; without one, Parquet below ``home``.
 
-    Args:   sets: tables that are always replaced together; readers give the same as writers.
+    Args:   url: ``druid://...``; ``delta+hdfs://...`` or ``delta+s3://...``; ``file:///PATH``:
+            Parquet in this folder; sets: tables that are always replaced together; readers give
+            the same as writers.
     Raises: ConfigError.
     """
+    if url.startswith(_DELTA):
+        return DeltaStore(url, sets)
     if url.startswith(_FOLDER):
         found = urlsplit(url)
         if found.netloc or not found.path.strip("/"):

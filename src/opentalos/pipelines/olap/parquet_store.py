@@ -1,31 +1,55 @@
 """OLAP tables as Parquet files, one per hour, read by DuckDB."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from opentalos.model.errors import BadRequest, NotFound, StoreUnavailable
+from opentalos.model.errors import NotFound, StoreUnavailable
+from opentalos.pipelines.lake.file_writer import LocalFileWriter
 from opentalos.pipelines.lake.folder_writers import fence, writing
-from opentalos.pipelines.lake.tables import HourTable, hour_of
-from opentalos.pipelines.olap.answers import answer
+from opentalos.pipelines.lake.layout import DataFile
+from opentalos.pipelines.lake.tables import (
+    GRACE_S,
+    SWEEP_EVERY,
+    HourTable,
+    hour_of,
+    version_path,
+)
+from opentalos.pipelines.lake.written_rows import check_files
+from opentalos.pipelines.olap.duckdb_query import answered, table_info
 from opentalos.pipelines.olap.rows import need_hour
-from opentalos.pipelines.olap.sql import Dialect, statement
 from opentalos.pipelines.olap.store import NO_LEASE, TIME, Query, Selection, TableInfo, Writer
+from opentalos.pipelines.olap.table_set import TableSet, hour_text
 
-_TIME_MS: Final = 'epoch_ms("time")'
-_DIALECT: Final = Dialect(_TIME_MS, f"{_TIME_MS} >= {{}}", f"{_TIME_MS} < {{}}", divide="//")
-_MEMORY: Final = "1GB"  # of one query; DuckDB spills the rest to disk or fails
-_SETTINGS: Final[dict[str, str | int | float | list[str]]] = {
-    "memory_limit": _MEMORY,
-    "threads": 4,
-    # Never download an extension while a query waits.
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
+_REMEDY = "repeat the hour"
+
+
+@dataclass(frozen=True)
+class HourFileWriter(LocalFileWriter):
+    """Writes versions of an hour of a table, which no reader sees before they are published.
+
+    The rows of an hour of a table come to one writer, one after the other, so they are one file.
+    """
+
+    schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
+
+    def write(
+        self, batches: Iterable[pa.RecordBatch], file_bytes_max: int = sys.maxsize
+    ) -> Iterator[DataFile]:
+        """See FileWriter."""
+        return super().write(batches, file_bytes_max)
+
+    def _path_of(self, values: tuple[str, ...]) -> str:
+        hour, table = values
+        return f"{table}/{version_path(hour)}"
+
+    def _schema_of(self, values: tuple[str, ...]) -> pa.Schema:
+        return self.schemas[values[1]]
 
 
 class ParquetStore:
@@ -35,9 +59,12 @@ class ParquetStore:
     Every call reads the current files; nothing is kept open.
     """
 
+    files_of_hour_max: Final = 1
+
     def __init__(self, home: Path, folder: Path | None = None) -> None:
         self._folder = folder or home / "olap"
         self._known: dict[str, HourTable] = {}  # kept: a table cleans up every so many replacements
+        self._published = 0
 
     def replace(
         self, hour_ms: int, tables: Mapping[str, pa.Table], writer: Writer = NO_LEASE
@@ -46,12 +73,40 @@ class ParquetStore:
         process writes."""
         for rows in tables.values():
             need_hour(rows, hour_ms)
-        what = f"the OLAP store at {self._folder}"
-        with writing(self._folder, what, "repeat the hour"):
+        with writing(self._folder, self._what, _REMEDY):
             try:
-                fence(self._folder, what, writer.query, writer.epoch)
+                fence(self._folder, self._what, writer.query, writer.epoch)
                 for table, rows in tables.items():
                     self._table(table).replace(hour_ms, rows)
+            except OSError as error:
+                raise StoreUnavailable(f"cannot write below {self._folder}: {error}") from error
+
+    def writer(self, tables: TableSet) -> HourFileWriter:
+        """See FileStore."""
+        return HourFileWriter(tables.layout(), str(self._folder.absolute()), tables.tables)
+
+    def publish(
+        self,
+        tables: TableSet,
+        hours: Sequence[int],
+        files: Sequence[DataFile],
+        writer: Writer = NO_LEASE,
+    ) -> None:
+        """See FileStore: one hour of a table after the other. Raises: ValueError: an hour of a
+        table has two files; StoreUnavailable: as ``replace``."""
+        found = {file.partition: file for file in files}
+        if len(found) < len(files):
+            raise ValueError(f"two files have rows of one hour of a table: {files}")
+        with writing(self._folder, self._what, _REMEDY):
+            try:
+                fence(self._folder, self._what, writer.query, writer.epoch)
+                # While the lock is held, nothing removes files that were written long ago.
+                check_files(self._what, self.writer(tables), files)
+                for hour_ms in hours:
+                    for name, schema in tables.tables.items():
+                        file = found.get((hour_text(hour_ms), name))
+                        self._publish(self._table(name), hour_ms, schema, file)
+                self._sweep(tables)
             except OSError as error:
                 raise StoreUnavailable(f"cannot write below {self._folder}: {error}") from error
 
@@ -59,25 +114,11 @@ class ParquetStore:
         """See OlapStore."""
         info = self._info(query.rows.table)
         files = [str(path) for path in self._files(query.rows)]
-        with duckdb.connect(":memory:", config=dict(_SETTINGS)) as engine:
-            if not files:  # an empty answer still has the columns
-                newest = self._table(info.name).files()[-1]
-                empty = pq.ParquetFile(newest).schema_arrow.empty_table()
-                engine.register("empty", empty)
-            source = "read_parquet(?, union_by_name = true)" if files else "empty"
-            found = statement(query, info, source, _DIALECT)
-            parameters: list[Any] = [*([files] if files else []), *found.parameters]
-            try:
-                rows = engine.sql(found.text, params=parameters).to_arrow_table()
-            except duckdb.ConversionException as error:
-                raise BadRequest(f"a value has the wrong type: {error}") from error
-            except duckdb.OutOfMemoryException as error:
-                raise BadRequest(
-                    f"the query needs more than {_MEMORY} of memory; narrow the query"
-                ) from error
-            except duckdb.IOException as error:
-                raise StoreUnavailable(f"cannot read {self._folder}: {error}") from error
-        return answer(query, _plain(rows))
+        if files:
+            return answered(query, info, files, self._folder)
+        newest = self._table(info.name).files()[-1]  # an empty answer still has the columns
+        empty = pq.ParquetFile(newest).schema_arrow.empty_table()
+        return answered(query, info, empty, self._folder)
 
     def tables(self) -> list[TableInfo]:
         """See OlapStore."""
@@ -89,6 +130,26 @@ class ParquetStore:
     def close(self) -> None:
         """Nothing is kept open."""
 
+    @property
+    def _what(self) -> str:
+        return f"the OLAP store at {self._folder}"
+
+    def _sweep(self, tables: TableSet) -> None:
+        """Once everything is published, since files that are not yet in a table go, too."""
+        self._published += 1
+        if self._published % SWEEP_EVERY == 1:
+            for name in tables.tables:
+                self._table(name).sweep(GRACE_S)
+
+    def _publish(
+        self, table: HourTable, hour_ms: int, schema: pa.Schema, file: DataFile | None
+    ) -> None:
+        if file is None:
+            version = table.stage(hour_ms, schema.empty_table())
+        else:
+            version = Path(file.path).name
+        table.publish(hour_ms, version)
+
     def _table(self, name: str) -> HourTable:
         if name not in self._known:
             self._known[name] = HourTable(self._folder, name, folder=self._folder / name)
@@ -99,27 +160,10 @@ class ParquetStore:
         files = self._table(name).files() if ours else []
         if not files:
             raise NotFound(f"no table {name!r} in {self._folder}")
-        fields = [
-            column for column in pq.ParquetFile(files[-1]).schema_arrow if column.name != TIME
-        ]
-        numbers = frozenset(column.name for column in fields if not pa.types.is_string(column.type))
-        return TableInfo(name, tuple(column.name for column in fields), numbers)
+        return table_info(name, pq.ParquetFile(files[-1]).schema_arrow, (TIME,))
 
     def _files(self, rows: Selection) -> list[Path]:
         table = self._table(rows.table)
         first = hour_of(rows.start_ms)
         hours = [hour for hour in table.hours() if first <= hour < rows.end_ms]
         return table.files(hours) if hours else []
-
-
-def _plain(rows: pa.Table) -> pa.Table:
-    """Integer sums, which DuckDB returns as 128 bits, as bigint or otherwise as double."""
-    for place, kind in enumerate(rows.schema.types):
-        if pa.types.is_decimal(kind):
-            name, column = rows.schema.names[place], rows.column(place)
-            try:
-                column = column.cast(pa.int64())
-            except pa.ArrowInvalid:
-                column = column.cast(pa.float64())
-            rows = rows.set_column(place, name, column)
-    return rows

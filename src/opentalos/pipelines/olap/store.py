@@ -144,6 +144,7 @@ def _nothing() -> None:
 class Writer:
     """Who replaces hours: a query, under the epoch of its lease; 0: it has none.
 
+    ``batch``: the query's number of these changes, which a store may take once; -1: it has none.
     ``confirm`` asks whether the lease is still held, for stores that cannot compare epochs
     themselves. It raises LeaseNotHeld if not, and Unavailable if nobody answers.
     """
@@ -151,6 +152,7 @@ class Writer:
     query: str = ""
     epoch: int = 0
     confirm: Callable[[], None] = _nothing
+    batch: int = -1
 
 
 NO_LEASE: Final = Writer()

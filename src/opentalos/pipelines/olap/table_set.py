@@ -2,13 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 import pyarrow as pa
 
+from opentalos.pipelines.lake.layout import TIME_TYPE, Layout
 from opentalos.pipelines.olap.store import TIME, TableInfo
 
 TABLE_NAME: Final = "table_name"  # column of the merged rows: the table that a row belongs to
+HOUR: Final = "hour"  # column by which files of merged rows are kept apart, as HOUR_FORMAT
+HOUR_FORMAT: Final = "%Y-%m-%dT%H"  # in UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,16 @@ class TableSet:
 
     name: str
     tables: Mapping[str, pa.Schema]
+
+    def layout(self) -> Layout:
+        """Of the merged rows in files, each with rows of one hour of one table."""
+        columns = {
+            field.name: field
+            for schema in self.tables.values()
+            for field in schema
+            if field.name != TIME
+        }
+        return files_layout(self.name, pa.schema(columns.values()), (HOUR, TABLE_NAME))
 
     def infos(self) -> list[TableInfo]:
         """The tables for queries."""
@@ -31,6 +45,22 @@ class TableSet:
             raise ValueError(f"tables of {self.name} are replaced together: add {missing}")
         parts = [_named(name, tables[name]) for name in self.tables]
         return pa.concat_tables(parts, promote_options="default")
+
+
+def files_layout(name: str, columns: pa.Schema, partition_by: tuple[str, ...]) -> Layout:
+    """The layout of files in folders, with these columns beside time."""
+    parts = [pa.field(each, pa.string(), nullable=False) for each in partition_by]
+    return Layout(
+        name,
+        pa.schema([pa.field(TIME, TIME_TYPE, nullable=False), *columns, *parts]),
+        TIME,
+        partition_by=partition_by,
+    )
+
+
+def hour_text(hour_ms: int) -> str:
+    """An hour as the value of its column. Args: hour_ms: Unix milliseconds."""
+    return datetime.fromtimestamp(hour_ms / 1000, UTC).strftime(HOUR_FORMAT)
 
 
 def by_datasource(

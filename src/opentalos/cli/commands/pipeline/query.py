@@ -69,7 +69,8 @@ def _with_options(command: Any, more: Sequence[Callable[[Any], Any]]) -> Any:
 def _olap(command: CommandT) -> CommandT:
     return click.option(
         "--olap", default="", metavar="URL",
-        help="OLAP store: druid://HOST:PORT,HOST:PORT or file:///PATH.",
+        help="OLAP store: druid://HOST:PORT,HOST:PORT, delta+hdfs://HOST:PORT/PATH, "
+        "delta+s3://BUCKET/PATH or file:///PATH.",
         show_default="Parquet below --home",
     )(command)  # fmt: skip
 

@@ -112,7 +112,8 @@ def _run_options(command: CommandT) -> CommandT:
             help="Time between two batches of a stream pipeline.",
         ),
         click.option("--olap", default="", metavar="URL",
-                     help="OLAP store: druid://HOST:PORT,HOST:PORT or file:///PATH.",
+                     help="OLAP store: druid://HOST:PORT,HOST:PORT, "
+                     "delta+hdfs://HOST:PORT/PATH, delta+s3://BUCKET/PATH or file:///PATH.",
                      show_default="Parquet below --home"),
         click.option(
             "-o", "options", multiple=True, metavar="NAME.OPTION=VALUE",
