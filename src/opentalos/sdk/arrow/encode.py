@@ -101,6 +101,8 @@ class _Encoded:
         columns = {name: _column(window, name) for name in _WRITTEN}
         if columns["data"] is None or columns["data"].null_count:
             raise BadRequest("cannot encode the table: the column data contains nulls")
+        # Of all rows, so that no average is computed; None: it depends on the rows.
+        self._same_ms = create_ms if columns["create_time"] is None else None
         self._times = _filled(columns["create_time"], window.num_rows, create_ms)
         made = _Pieces(window.num_rows)
         made.content(1, columns["partition_key"])
@@ -126,6 +128,8 @@ class _Encoded:
 
     def average_ms(self, row: int, end: int) -> int:
         """The average of the create times, 0 if there are none."""
+        if self._same_ms is not None:
+            return self._same_ms
         if self._times is None:
             return 0
         times = self._times.slice(row, end - row).drop_null().to_numpy()

@@ -318,6 +318,23 @@ def test_missing_create_times_are_filled_in_on_request() -> None:
     assert block.create_ms == TIME_MS + 1
     (block,) = arrow.encode_batch(pa.table({"data": ["a"]}), NONE, create_ms=TIME_MS)
     assert decode_block(block.payload, NONE, 1) == [Message(b"a", create_ms=TIME_MS)]
+    assert block.create_ms == TIME_MS
+
+
+@pytest.mark.parametrize("create_ms", [TIME_MS, 0, -1, 2**62])
+@pytest.mark.parametrize("nulls", [False, True])
+def test_a_default_create_time_gives_the_blocks_of_a_column_of_it(
+    create_ms: int, nulls: bool
+) -> None:
+    data = pa.array([b"a", b"bb", b"ccc"])
+    kind = pa.timestamp("ms", "UTC")
+    written = pa.table({"data": data, "create_time": pa.array([create_ms] * 3).view(kind)})
+    absent = pa.table({"data": data})
+    if nulls:
+        absent = absent.append_column("create_time", pa.nulls(3, kind))
+    expected = list(arrow.encode_batch(written, NONE, messages_max=2))
+    assert list(arrow.encode_batch(absent, NONE, messages_max=2, create_ms=create_ms)) == expected
+    assert [block.create_ms for block in expected] == [create_ms] * 2
 
 
 @pytest.mark.parametrize(
