@@ -3,13 +3,15 @@
 from pathlib import Path
 
 import pytest
-from tests.e2e.migrate.conftest import Pair, contents, records_of
+from tests.e2e.migrate.conftest import KEY, Pair, contents, records_of
 from tests.e2e.sdk.conftest import config_of
 
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.sdk import (
     Client,
     Message,
     Permission,
+    Quota,
     SimpleProducer,
     TalosAdmin,
     TalosConsumer,
@@ -136,3 +138,32 @@ def test_somebody_else_who_writes_to_the_target_ends_the_copy(pair: Pair) -> Non
     pair.fill("orders", 2)
     _, err = pair.run(status=1)
     assert "refuses the next message" in err or "somebody else writes" in err
+
+
+def test_a_key_without_rights_on_the_source_says_which_it_needs(pair: Pair) -> None:
+    pair.create("orders", permissions={"bob": Permission.DESCRIBE_TOPIC})
+    pair.fill("orders", 2)
+    call = ServerOptions(url=pair.source.url, key=KEY).rest()
+    call("POST", "principals", {"id": "bob"})
+    key = call("POST", "principals/bob/keys")
+    pair.environment["TALOS_SOURCE_KEY"] = f"{key['key_id']}:{key['secret']}"
+    owner = call("GET", "topics/orders")["resource"].partition("#")[0]
+    _, err = pair.run("--topic", f"{owner}/orders", status=1)
+    assert "DESCRIBE_TOPIC and GET_MESSAGE" in err
+    assert "at the source" in err
+
+
+def test_a_target_over_its_quota_is_an_error_and_the_next_run_continues(pair: Pair) -> None:
+    pair.create("orders")
+    pair.fill("orders", 40, data="x" * 1_000)
+    with Client(config_of(pair.target.url)) as client:
+        admin = TalosAdmin(client)
+        admin.topics.create("orders", partitions=1, quota=Quota(space_bytes=5_000))
+        _, err = pair.run(status=1)
+        assert "raise the quota" in err
+        assert "orders at the target" in err
+        assert len(records_of(pair.target, "orders")) < 120
+        admin.quotas.reset_topic("orders")
+    pair.run()
+    assert len(records_of(pair.target, "orders")) == 120
+    pair.checked()

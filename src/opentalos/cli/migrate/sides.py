@@ -34,8 +34,7 @@ def at(side: str, client: Client, topic: str = "") -> Iterator[None]:
         yield
     except errors.TalosError as error:
         where = f"topic {topic} at the {side}" if topic else f"the {side}"
-        if not getattr(error, "__notes__", None):
-            error.add_note(f"{where} ({client.config.endpoints[0]}){_remedy(side, error)}")
+        error.add_note(f"{where} ({client.config.endpoints[0]}){_remedy(side, error)}")
         raise
 
 
