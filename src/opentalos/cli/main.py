@@ -37,6 +37,11 @@ _COMMANDS = {
         "lease",
         "Show leases and take them away.",
     ),
+    "migrate": (
+        "opentalos.cli.commands.migrate",
+        "migrate",
+        "Copy topics from one server to another.",
+    ),
     "table": (
         "opentalos.cli.commands.table.admin",
         "table",

@@ -1,0 +1,1 @@
+"""``talos migrate``: copies topics from one server to another, exactly once."""
