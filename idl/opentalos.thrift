@@ -37,7 +37,7 @@ struct TableSpec {
 }
 
 // The producer's trace context, so that what consumes the message can continue the trace.
-// Source: W3C Trace Context, header traceparent. See docs/adr/0059.
+// Source: W3C Trace Context, header traceparent. See docs/adr/0058.
 struct Message {
   1001: optional string traceparent;
 }

@@ -38,7 +38,7 @@ _COMMANDS = {
         "Show leases and take them away.",
     ),
     "migrate": (
-        "opentalos.cli.commands.migrate",
+        "opentalos.cli.commands.topic.migrate",
         "migrate",
         "Copy topics from one server to another.",
     ),

@@ -202,15 +202,19 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             spans=RequestSpans(config.tracing, settings.server),
         )
         _write_server_json(directory, server)
-        watch.start()
-        port.descriptors.start()
-        tls.start()
-        await server.measuring.start()
-        await server.auditing.start(changed_keys(config))
-        await server.spans.start(http.traffic)
+        await _start_watching(server)
         await broker.take_requests()
         undo.pop_all()
         return server
+
+
+async def _start_watching(server: Server) -> None:
+    server.watch.start()
+    server.descriptors.start()
+    server.tls.start()
+    await server.measuring.start()
+    await server.auditing.start(changed_keys(server.config))
+    await server.spans.start(server.http.traffic)
 
 
 async def open_with_retries(config: Config, directory: DataDirectory, root_key: RootKey) -> Server:

@@ -8,7 +8,7 @@ import pytest
 from tests.contract.lake.openers import DELTA_HOMES, Home, home_params
 
 from opentalos.model.errors import BadRequest, ConfigError
-from opentalos.pipelines.lake.delta_table import DeltaLakeTable
+from opentalos.pipelines.lake.delta.table import DeltaLakeTable
 from opentalos.pipelines.lake.file_writer import FILES_OPEN_MAX
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, DataFile, Layout, Span

@@ -15,8 +15,8 @@ from opentalos.model.errors import ConfigError
 from opentalos.pipelines.archive.delta_archive import LAYOUT
 from opentalos.pipelines.archive.pipeline import ARCHIVE
 from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS
-from opentalos.pipelines.lake.delta_files import DeltaFileWriter
-from opentalos.pipelines.lake.delta_table import DeltaLakeTable
+from opentalos.pipelines.lake.delta.files import DeltaFileWriter
+from opentalos.pipelines.lake.delta.table import DeltaLakeTable
 from opentalos.pipelines.lake.opening import open_existing
 from opentalos.pipelines.lake.sink import table_frame
 from opentalos.pipelines.runtime.causes import cause_of

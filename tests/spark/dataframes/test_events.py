@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from opentalos.pipelines.lake.delta_files import DeltaFileWriter
+from opentalos.pipelines.lake.delta.files import DeltaFileWriter
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.written_rows import RowsMissing
 from opentalos.pipelines.pipeline import PipelineSettings

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.java_classes import QUICK, quick_java
 
 from opentalos.adapters.java_home import lean_spark_home
-from opentalos.pipelines.lake.delta_files import DeltaFileWriter
+from opentalos.pipelines.lake.delta.files import DeltaFileWriter
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.sink import table_frame

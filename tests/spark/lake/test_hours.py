@@ -14,7 +14,7 @@ from tests.spark.lakes import LAKES, lake_url
 
 from opentalos.model.errors import BadRequest, ConfigError
 from opentalos.pipelines.billing.pipeline import BILLING
-from opentalos.pipelines.lake.delta_files import DeltaFileWriter
+from opentalos.pipelines.lake.delta.files import DeltaFileWriter
 from opentalos.pipelines.lake.hours import Hours
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, Layout

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from opentalos.cli.main import main
-from opentalos.pipelines.lake.delta_table import DeltaLakeTable
+from opentalos.pipelines.lake.delta.table import DeltaLakeTable
 from opentalos.pipelines.lake.layout import Batch, DataFile
 
 FOLDER_VARIABLE: Final = "TALOS_TEST_FOLDER"

@@ -8,8 +8,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from opentalos.cli.connection.profile_file import load_profiles, profiles_path
+from opentalos.cli.connection.rest_path import rest_path
 from opentalos.cli.connection.server_options import ServerOptions
-from opentalos.cli.rest_path import rest_path
 from opentalos.model.errors import ConfigError, TalosError
 
 _DEADLINE_S: Final = 1.0

@@ -20,8 +20,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from opentalos.pipelines.archive.batch_check import BatchCheck
 from opentalos.pipelines.archive.batch_rows import WrittenRows
 from opentalos.pipelines.datasource.source.columns import ALL_COLUMNS, spark_schema
-from opentalos.pipelines.lake.delta_files import DeltaFileWriter
-from opentalos.pipelines.lake.delta_table import DeltaLakeTable
+from opentalos.pipelines.lake.delta.files import DeltaFileWriter
+from opentalos.pipelines.lake.delta.table import DeltaLakeTable
 from opentalos.pipelines.lake.layout import Batch, DataFile, Layout
 from opentalos.pipelines.lake.opening import delta_url
 from opentalos.pipelines.lake.sink import stream_of

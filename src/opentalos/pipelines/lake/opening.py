@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from opentalos.model.errors import ConfigError
-from opentalos.pipelines.lake.delta_table import DeltaLakeTable, delta_layout
+from opentalos.pipelines.lake.delta.table import DeltaLakeTable, delta_layout
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import Layout
 from opentalos.pipelines.lake.parquet_table import ParquetTable, parquet_layout

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from opentalos.model.errors import NotFound, StoreUnavailable
-from opentalos.pipelines.lake.delta_files import DeltaFileWriter, file_system, translated
-from opentalos.pipelines.lake.delta_parts import DeltaParts
-from opentalos.pipelines.lake.delta_table import delta_layout
+from opentalos.pipelines.lake.delta.files import DeltaFileWriter, file_system, translated
+from opentalos.pipelines.lake.delta.parts import DeltaParts
+from opentalos.pipelines.lake.delta.table import delta_layout
 from opentalos.pipelines.lake.file_writer import dataset_of
 from opentalos.pipelines.lake.layout import Batch, DataFile, Layout
 from opentalos.pipelines.lake.opening import delta_url

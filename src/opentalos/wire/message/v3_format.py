@@ -152,25 +152,10 @@ def read_plain(
             if topic is None:
                 add(new(Message, (content, key, number, created, None, kind, None, None, None)))
             else:
-                add(
-                    new(
-                        Record,
-                        (
-                            topic,
-                            partition,
-                            offset,
-                            content,
-                            key,
-                            number,
-                            created,
-                            append_ms,
-                            kind,
-                            None,
-                            None,
-                            None,
-                        ),
-                    )
-                )
+                add(new(Record, (
+                    topic, partition, offset, content, key, number, created, append_ms, kind,
+                    None, None, None,
+                )))  # fmt: skip
                 offset += 1
             position = end
     except (struct.error, IndexError, UnicodeDecodeError):

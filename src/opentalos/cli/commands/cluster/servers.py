@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.rest_path import rest_path
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
 from opentalos.cli.lazy_group import LazyGroup
 from opentalos.cli.output.formats import Output, aligned, with_format
-from opentalos.cli.rest_path import rest_path
 from opentalos.model.errors import TalosError
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from opentalos.cli.commands.group import undo_file
 from opentalos.cli.commands.group.undo_file import Checkpoints
 from opentalos.cli.connection.completion import groups, topic_argument, topics
 from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.rest_path import rest_path
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.confirm import confirm, with_yes
 from opentalos.cli.input.times import TIME_HELP, Position, as_position, unix_ms
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.renamed import add_former_name
-from opentalos.cli.rest_path import rest_path
 from opentalos.model.errors import BadRequest, PermissionDenied, TopicNotExist
 
 if TYPE_CHECKING:

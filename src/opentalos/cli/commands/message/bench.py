@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.rest_path import rest_path
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
 from opentalos.cli.input.durations import Duration
 from opentalos.cli.input.interrupt import Interrupted, stopping
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.renamed import RenamedOption
-from opentalos.cli.rest_path import rest_path
 from opentalos.model.errors import TalosError
 from opentalos.model.message import Compression
 

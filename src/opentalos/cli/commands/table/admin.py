@@ -20,13 +20,13 @@ from opentalos.cli.commands.table.streams import stream
 from opentalos.cli.commands.tenant.acceptance import Granted, add_acceptance
 from opentalos.cli.connection.completion import table_argument
 from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.rest_path import rest_path
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
 from opentalos.cli.input.confirm import confirm, with_yes
 from opentalos.cli.input.durations import Duration
 from opentalos.cli.input.times import time_text
 from opentalos.cli.output.formats import Output, with_format
-from opentalos.cli.rest_path import rest_path
 
 _LIST_COLUMNS = ("name", "owner", "state", "columns", "shards", "streams", "created")
 _COLUMN_COLUMNS = ("column", "type", "part")

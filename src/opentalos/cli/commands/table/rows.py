@@ -11,10 +11,10 @@ import click
 from opentalos.cli.commands.table.values import ROW_HELP, condition_of, row_of, rows_of
 from opentalos.cli.connection.completion import table_argument
 from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.rest_path import rest_path
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
 from opentalos.cli.output.formats import Output, with_format
-from opentalos.cli.rest_path import rest_path
 from opentalos.model.errors import RequestError, TalosError
 
 if TYPE_CHECKING:

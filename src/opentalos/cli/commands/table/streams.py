@@ -8,11 +8,11 @@ import click
 from opentalos.cli.commands.table.schema import VIEWS
 from opentalos.cli.connection.completion import table_argument, topic_argument
 from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.rest_path import rest_path
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.confirm import confirm, with_yes
 from opentalos.cli.input.times import time_text
 from opentalos.cli.output.formats import Output, with_format
-from opentalos.cli.rest_path import rest_path
 
 _COLUMNS = ("topic", "state", "view", "columns", "since", "first_missing", "error")
 _OFFSETS = ("partition", "next")

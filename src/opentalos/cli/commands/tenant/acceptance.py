@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 import click
 
 from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.rest_path import rest_path
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.output.formats import Output, with_format
-from opentalos.cli.rest_path import rest_path
 
 _ACCEPT: Final = """\
 Accept what the owner of {shown} granted to you: its plain name then means this {kind}.

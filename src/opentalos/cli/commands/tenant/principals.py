@@ -7,10 +7,10 @@ from typing import Any, Final
 import click
 
 from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.rest_path import rest_path
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.times import parse_span, time_text
 from opentalos.cli.output.formats import Output, with_format
-from opentalos.cli.rest_path import rest_path
 
 _ROLES: Final = ("user", "viewer", "operator", "billing", "agent", "administrator")
 _MS: Final = timedelta(milliseconds=1)

@@ -8,9 +8,9 @@ import click
 from opentalos.cli.commands.tenant.acceptance import Granted, add_acceptance
 from opentalos.cli.connection.completion import topic_argument
 from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.rest_path import rest_path
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.output.formats import Output, with_format
-from opentalos.cli.rest_path import rest_path
 
 _GRANTABLE: Final = {"put": "PUT_MESSAGE", "get": "GET_MESSAGE", "describe": "DESCRIBE_TOPIC"}
 _NO_USERS: Final = ("CL", "CI")  # organisations and teams, which need no record

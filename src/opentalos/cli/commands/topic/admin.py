@@ -8,6 +8,7 @@ import click
 
 from opentalos.cli.connection.completion import topic_argument
 from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.rest_path import rest_path
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
 from opentalos.cli.input.confirm import confirm, with_yes
@@ -16,7 +17,6 @@ from opentalos.cli.input.pairs import pair_of
 from opentalos.cli.input.times import TIME_HELP, as_time, time_text, unix_ms
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.renamed import add_former_name
-from opentalos.cli.rest_path import rest_path
 from opentalos.model.limits import PARTITIONS_MAX, TopicLimits
 from opentalos.model.settings.hot_partition import hot_partition
 

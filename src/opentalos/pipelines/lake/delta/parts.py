@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from opentalos.model.errors import StoreUnavailable
-from opentalos.pipelines.lake.delta_table import PATH_AND_SIZE, DeltaLakeTable, transaction
+from opentalos.pipelines.lake.delta.table import PATH_AND_SIZE, DeltaLakeTable, transaction
 from opentalos.pipelines.lake.layout import Batch, DataFile
 
 if TYPE_CHECKING:

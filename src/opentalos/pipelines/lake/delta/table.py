@@ -32,7 +32,7 @@ from opentalos.model.errors import (
     StoreUnavailable,
     TalosError,
 )
-from opentalos.pipelines.lake.delta_files import DeltaFileWriter, translated
+from opentalos.pipelines.lake.delta.files import DeltaFileWriter, translated
 from opentalos.pipelines.lake.file_writer import dataset_of
 from opentalos.pipelines.lake.lake_table import UNUSED_HOURS
 from opentalos.pipelines.lake.layout import (
