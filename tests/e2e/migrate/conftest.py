@@ -98,11 +98,11 @@ def configs() -> Mapping[str, str]:
 
 @pytest.fixture
 def pair(tmp_path: Path, configs: Mapping[str, str]) -> Iterator[Pair]:
-    servers = [
+    source, target = (
         ServerProcess(tmp_path / side, configs.get(side, "")) for side in ("source", "target")
-    ]
+    )
     try:
-        yield Pair(tmp_path, *(server.start() for server in servers))
+        yield Pair(tmp_path, source.start(), target.start())
     finally:
-        for server in servers:
-            server.kill()
+        source.kill()
+        target.kill()

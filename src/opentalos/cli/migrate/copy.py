@@ -73,7 +73,7 @@ class PartitionCopy:
     async def run(self) -> int:
         """Copy what the source has now. Returns: how many messages.
 
-        Raises: BadRequest: another client writes to the target, or it lost messages; TalosError.
+        Raises: BadRequest: another program writes to the target, or it lost messages; TalosError.
         """
         name, number = self.source.name, self.partition
         with at("source", self.sides.source, name):
@@ -132,7 +132,7 @@ class PartitionCopy:
             reply = await self.sides.target.put(self.target, self.partition, block, stamp=stamp)
         if reply.base_offset is not None and 0 <= reply.base_offset != end:
             raise BadRequest(
-                f"another client writes to partition {self.partition} of topic {self.source.name} "
+                f"another program writes to partition {self.partition} of topic {self.source.name} "
                 f"at the target: a message got offset {reply.base_offset}, not {end}; stop its "
                 "producers, delete the topic there, and pass a new --state"
             )
@@ -171,8 +171,8 @@ class PartitionCopy:
 def block_from(topic: str, partition: int, stored: StoredBlock, first: int) -> MessageBlock:
     """The block as its producer sent it, from the message at offset ``first`` on.
 
-    A whole block keeps its bytes. The rest of one, whose beginning is not retained, is encoded again
-    as V3, with the same messages.
+    A whole block keeps its bytes. The rest of one, whose beginning is not retained, is encoded
+    again as V3, with the same messages.
     """
     if first == stored.base_offset:
         return MessageBlock(
