@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from opentalos.cli.commands.migrate import migrate
+from opentalos.cli.commands.topic.migrate import migrate
 
 URLS = ("http://127.0.0.1:1", "http://127.0.0.1:2")
 KEYS = {"TALOS_SOURCE_KEY": "A:secret", "TALOS_TARGET_KEY": "B:secret"}
