@@ -45,6 +45,9 @@ FAULTS_TIMEOUT_S = 2700  # real time passes in each fault, and in no other job s
 FULL_FAULTS_TIMEOUT_S = 3 * 3600
 TIMES_MAX = 100
 BUSY = "while True: pass"
+# Kept even where it is switched off: without it each process that a test starts compiles the
+# package first, which takes as long as all its imports.
+BYTE_CODE = {"PYTHONDONTWRITEBYTECODE": ""}
 FIGURE = "| "  # lines of a passing job with this prefix are shown
 RUNNING: set["subprocess.Popen[str]"] = set()
 
@@ -185,7 +188,9 @@ def execute(job: Job) -> tuple[int, str]:
         process = subprocess.Popen(
             job.argv,
             cwd=ROOT,
-            env=os.environ | ({"OPENTALOS_BACKENDS": str(ADDRESSES)} if job.backends else {}),
+            env=os.environ
+            | BYTE_CODE
+            | ({"OPENTALOS_BACKENDS": str(ADDRESSES)} if job.backends else {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
