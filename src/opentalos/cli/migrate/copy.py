@@ -184,7 +184,7 @@ def block_from(topic: str, partition: int, stored: StoredBlock, first: int) -> M
         Message(
             record.data, record.partition_key, record.sequence_number, record.create_ms,
             message_type=record.message_type, schema_fingerprint=record.schema_fingerprint,
-            tag=record.tag,
+            tag=record.tag, traceparent=record.traceparent,
         )
         for record in records
     ]  # fmt: skip
