@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -207,14 +208,21 @@ def test_nothing_is_traced_unless_enabled(traced_server: ServerProcess) -> None:
 def test_a_header_that_is_no_context_is_ignored(
     traced_server: ServerProcess, collector: Collector, sent: str
 ) -> None:
-    before = len(collector.spans)
-    connection = http.client.HTTPConnection("127.0.0.1", traced_server.port, timeout=30)
-    connection.putrequest("GET", "/readyz")
-    connection.putheader("traceparent", sent.encode())
-    connection.endheaders()
-    assert connection.getresponse().status == 200
-    connection.close()
-    assert len(collector.spans) == before
+    """A valid one that follows it is the only new span."""
+
+    def asked() -> list[bytes]:
+        return [span.trace_id for span in collector.spans if span.name == "GET"]
+
+    before, trace = asked(), os.urandom(16)
+    for header in (sent, f"00-{trace.hex()}-{'7' * 16}-01"):
+        connection = http.client.HTTPConnection("127.0.0.1", traced_server.port, timeout=30)
+        connection.putrequest("GET", "/readyz")
+        connection.putheader("traceparent", header.encode())
+        connection.endheaders()
+        assert connection.getresponse().status == 200
+        connection.close()
+    until(lambda: trace in asked())
+    assert asked() == [*before, trace]
 
 
 def test_a_collector_that_is_gone_harms_nothing(tmp_path: Path, ours: Ours) -> None:

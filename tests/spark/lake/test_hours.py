@@ -118,7 +118,9 @@ def session(master: str) -> Any:
 
 @pytest.mark.parametrize("lake", ["", "/shared/lake", "delta+file:///lake"])
 def test_a_lake_of_one_machine_is_refused_on_a_cluster(tmp_path: Path, lake: str) -> None:
-    settings = PipelineSettings(url="http://127.0.0.1:1", key="k:s", home=tmp_path, lake=lake)
+    settings = PipelineSettings(
+        url="http://127.0.0.1:1", key="k:s", home=tmp_path, lake=lake, olap="delta+hdfs://h:1/olap"
+    )
     words = "is a folder of one machine, and the executors of yarn .*; give --lake delta.hdfs://"
     for pipeline in (METERING, MONITORING):
         with pytest.raises(ConfigError, match=words):
