@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from opentalos.cli.input.json_document import read_document
 from opentalos.cli.migrate.offset_map import OffsetMap, Run
 from opentalos.model.errors import BadRequest, ConfigError
 
@@ -111,18 +112,9 @@ def _document(state: State) -> dict[str, Any]:
 
 
 def _read(path: Path) -> State:
-    try:
-        with path.open("rb") as file:
-            text = file.read(_BYTES_MAX + 1)
-        if len(text) > _BYTES_MAX:
-            raise BadRequest(f"larger than {_BYTES_MAX} bytes")
-        return _parse(json.loads(text))
-    except FileNotFoundError:
+    if not path.exists():
         return State()
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, BadRequest) as error:
-        raise ConfigError(f"{path} is not the state of a migration: {error}") from error
+    return read_document(path, "the state of a migration", _BYTES_MAX, _parse)
 
 
 def _parse(document: Any) -> State:

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from opentalos.cli.input.json_document import read_document
 from opentalos.model.errors import BadRequest, ConfigError
 
 _VERSION: Final = 1
@@ -45,16 +46,7 @@ def write_new(path: Path, saved: Checkpoints) -> None:
 
 def read(path: Path) -> Checkpoints:
     """Read a file of ``write_new``. Raises: ConfigError: missing or invalid."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(_BYTES_MAX + 1)
-        if len(text) > _BYTES_MAX:
-            raise BadRequest(f"larger than {_BYTES_MAX} bytes")
-        return _parse(json.loads(text))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, BadRequest) as error:
-        raise ConfigError(f"{path} is not an undo file: {error}") from error
+    return read_document(path, "an undo file", _BYTES_MAX, _parse)
 
 
 def _text(saved: Checkpoints) -> str:
