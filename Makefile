@@ -80,6 +80,7 @@ endif
 
 generate: setup  ## write generated code and pages anew
 	@$(PY) scripts/generate_thrift.py
+	@$(PY) scripts/generate_kafka.py
 	@$(PY) scripts/generate_config_reference.py
 	@$(PY) scripts/generate_rest_reference.py
 	@$(PY) scripts/generate_state_pages.py

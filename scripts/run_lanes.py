@@ -131,6 +131,7 @@ LANES: dict[str, tuple[Job, ...]] = {
         tool("types", "mypy"),
         tool("layers", "lint-imports"),
         script("generated-thrift", "scripts/generate_thrift.py", "--check"),
+        script("generated-kafka", "scripts/generate_kafka.py", "--check"),
         script("generated-reference", "scripts/generate_config_reference.py", "--check"),
         script("generated-states", "scripts/generate_state_pages.py", "--check"),
     ),

@@ -28,9 +28,9 @@ from opentalos.model.settings.security import TlsSettings
 from opentalos.model.settings.tables import SdsLimits
 from opentalos.server.cluster_join import Member
 from opentalos.server.config import Config
-from opentalos.server.gateways import Gateways, Port, open_gateways
 from opentalos.server.measuring.loop_watch import LoopWatch
-from opentalos.server.tls import ServerTls
+from opentalos.server.ports.gateways import Gateways, Port, open_gateways
+from opentalos.server.ports.tls import ServerTls
 
 KEY = b"c" * 32
 PLAIN = TlsSettings()

@@ -35,6 +35,7 @@ from opentalos.model.limits import (
     ZookeeperLimits,
 )
 from opentalos.model.names import check_name
+from opentalos.model.settings.kafka import KafkaSettings
 from opentalos.model.settings.security import (
     AuditSettings,
     AuthLimits,
@@ -148,6 +149,7 @@ class Config:
     server: ServerSettings = field(default_factory=ServerSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
     http: HttpLimits = field(default_factory=HttpLimits)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
@@ -235,6 +237,13 @@ class Config:
             return replace(self, server=replace(self.server, **changes))
         except ValueError as error:
             raise ConfigError(f"[server] {error}") from error
+
+    def with_kafka_listen(self, listen: str) -> "Config":
+        """A copy with another port for clients of Kafka. Raises: ConfigError."""
+        try:
+            return replace(self, kafka=replace(self.kafka, listen=listen))
+        except ValueError as error:
+            raise ConfigError(f"[kafka] {error}") from error
 
     def with_name(self, name: str) -> "Config":
         """A copy for the server of this name in its cluster. Raises: ConfigError."""

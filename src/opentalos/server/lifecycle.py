@@ -34,7 +34,6 @@ from opentalos.model.settings.security import EncryptionSettings
 from opentalos.server.cluster_join import Member, become_member
 from opentalos.server.config import Config, changed_keys, parse_address
 from opentalos.server.data_directory import DataDirectory
-from opentalos.server.gateways import Gateways, Port, open_gateways
 from opentalos.server.measuring.auditing import Auditing
 from opentalos.server.measuring.capacity import (
     journal,
@@ -50,9 +49,11 @@ from opentalos.server.measuring.heap_trim import HeapTrim
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.measuring.measuring import Measured, Measuring
 from opentalos.server.measuring.request_spans import RequestSpans
+from opentalos.server.ports.gateways import Gateways, Port, open_gateways
+from opentalos.server.ports.kafka import KafkaServer
+from opentalos.server.ports.tls import ServerTls
 from opentalos.server.root import RootKey, ensure_root
 from opentalos.server.stores import Stores, open_stores
-from opentalos.server.tls import ServerTls
 
 STOP_S = 4.5  # single server: from the signal to the exit, even if storage hangs; promised: 5 s
 _CALLS_S = 0.2  # for calls whose connections were closed after the drain time
@@ -86,6 +87,7 @@ class Server:
     broker: Broker
     gateways: Gateways
     http: HttpServer
+    kafka: KafkaServer
     member: Member | None
     place: Place
     tls: ServerTls
@@ -111,7 +113,10 @@ class Server:
         end_s = loop.time() + stop_s(self.config)
         self.readiness.stopping = True
         await self.broker.announce_restart()
-        if not await self.http.drain(self.config.http.drain_s):
+        drained = await asyncio.gather(
+            self.http.drain(self.config.http.drain_s), self.kafka.drain(self.config.http.drain_s)
+        )
+        if not all(drained):
             _log.warning(
                 "connections with requests under way were closed: drain time exceeded",
                 extra={"drain_s": self.config.http.drain_s},
@@ -183,6 +188,8 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         if place is None:
             place = await _listen(http, config, tls)
             broker.set_advertise(place.advertise)
+        kafka = KafkaServer(config.kafka, broker, gateways.authenticator)
+        undo.push_async_callback(kafka.drain, 0.0)
         measured = Measured(broker=broker, thrift=gateways.thrift, http=http, watch=watch)
         cluster, data = member.cluster if member else "", directory.path
         server = Server(
@@ -191,6 +198,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             broker=broker,
             gateways=gateways,
             http=http,
+            kafka=kafka,
             member=member,
             place=place,
             tls=tls,
@@ -201,14 +209,16 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             auditing=Auditing(config.audit, broker, data),
             spans=RequestSpans(config.tracing, settings.server),
         )
-        _write_server_json(directory, server)
-        await _start_watching(server)
+        await _start_rest(directory, server)
         await broker.take_requests()
         undo.pop_all()
         return server
 
 
-async def _start_watching(server: Server) -> None:
+async def _start_rest(directory: DataDirectory, server: Server) -> None:
+    """Listen for clients of Kafka, say where the ports are, and begin to watch."""
+    await server.kafka.listen(server.tls.port)
+    _write_server_json(directory, server)
     server.watch.start()
     server.descriptors.start()
     server.tls.start()
@@ -339,6 +349,8 @@ def _write_server_json(directory: DataDirectory, server: Server) -> None:
         "advertise": server.place.advertise,
         "ports": {"http": server.place.port},
     }
+    if server.kafka.address:
+        record["kafka"] = server.kafka.address
     if member is not None:
         record["cluster"] = {"id": member.cluster, "incarnation": member.incarnation}
     directory.write_server_json(record)

@@ -115,6 +115,6 @@ def test_a_segment_stays_within_a_block_of_hdfs(log: dict[str, int], hard_max_by
 
 @pytest.mark.parametrize("module", ["cramjam", "cryptography.x509"])
 def test_a_server_that_needs_no_such_module_does_not_spend_memory_on_it(module: str) -> None:
-    parts = "opentalos.server.lifecycle, opentalos.server.gateways, opentalos.server.stores"
+    parts = "opentalos.server.lifecycle, opentalos.server.ports.gateways, opentalos.server.stores"
     check = f"import sys, {parts}; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0

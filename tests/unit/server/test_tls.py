@@ -17,7 +17,7 @@ from opentalos.gateway.http.reply_format import TEXT, head
 from opentalos.gateway.http.server import HttpServer
 from opentalos.model.limits import HttpLimits
 from opentalos.model.settings.security import TlsSettings
-from opentalos.server.tls import ServerTls
+from opentalos.server.ports.tls import ServerTls
 
 pytestmark = pytest.mark.real_time
 

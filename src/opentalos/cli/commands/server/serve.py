@@ -31,6 +31,12 @@ _SHOWN: Final = (
     show_default="the listen address",
 )
 @click.option(
+    "--kafka-listen",
+    metavar="HOST:PORT",
+    help="Address for clients of Kafka; port 0 picks a free port, which DATA/server.json says.",
+    show_default="127.0.0.1:0",
+)
+@click.option(
     "--name",
     metavar="NAME",
     help="Name of this server in its cluster, the same at each start.",
@@ -53,6 +59,7 @@ def serve(
     data: str | None,
     listen: str | None,
     advertise: str | None,
+    kafka_listen: str | None,
     name: str | None,
     root_key: str | None,
     root_key_file: Path | None,
@@ -76,6 +83,8 @@ def serve(
     config = config.with_server(**{key: value for key, value in given.items() if value is not None})
     if name is not None:
         config = config.with_name(name)
+    if kafka_listen is not None:
+        config = config.with_kafka_listen(kafka_listen)
     key = _root_key(root_key, root_key_file)
     set_up_logging(config.server.log_level, config.server.log_format)
     if root_key is not None:

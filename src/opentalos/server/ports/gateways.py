@@ -33,7 +33,7 @@ from opentalos.server.cluster_join import Member
 from opentalos.server.config import Config
 from opentalos.server.measuring.descriptor_watch import DescriptorWatch
 from opentalos.server.measuring.loop_watch import LoopWatch
-from opentalos.server.tls import ServerTls
+from opentalos.server.ports.tls import ServerTls
 from opentalos.wire.peer_proof import PeerKey
 
 
@@ -44,6 +44,7 @@ class Gateways:
     thrift: ThriftGateway
     rest: RestGateway
     sds: SdsGateway
+    authenticator: Authenticator
     exact: Mapping[bytes, Handler]
     prefixes: Sequence[tuple[bytes, Handler]]
 
@@ -126,7 +127,7 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
         b"/": StatusPage(broker, callers).serve,
         **api_page.routes(),
     }
-    return Gateways(thrift, rest, sds, exact, prefixes)
+    return Gateways(thrift, rest, sds, authenticator, exact, prefixes)
 
 
 def _token_callers(

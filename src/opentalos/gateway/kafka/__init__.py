@@ -1,0 +1,1 @@
+"""The Kafka protocol on a port of its own; only translates."""

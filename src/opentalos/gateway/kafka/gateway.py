@@ -1,0 +1,155 @@
+"""KafkaGateway: which requests are served, in which versions, and by which handler.
+
+A handler is a coroutine that returns the response, or a function that answers the call later. An
+error that it does not turn into a response itself closes the connection, as nothing in the protocol
+says otherwise; so each handler answers errors where its response has room for them.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from opentalos.broker.broker import Broker
+from opentalos.gateway.kafka.call import ClientSession, KafkaCall
+from opentalos.gateway.kafka.connection import KafkaConnection
+from opentalos.gateway.kafka.errors import code_of
+from opentalos.gateway.kafka.listener import KafkaPort
+from opentalos.gateway.slots import Slots
+from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.model.errors import TalosError
+from opentalos.wire.kafka.apis import ApiKey, api_of, read_header, read_request
+from opentalos.wire.kafka.codec import Cursor, KafkaFormatError
+from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
+
+CALLS_MAX: Final = 10_000  # under way, long polls included
+CALLS_KEPT: Final = 100  # of them, for administrators
+
+_log = logging.getLogger("opentalos.kafka")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What handlers use. ``address``: HOST:PORT at which clients reach the port of this server."""
+
+    broker: Broker
+    authenticator: Authenticator
+    port: KafkaPort
+    address: str
+    versions: Mapping[ApiKey, Versions]  # of what is served
+
+
+class Served(NamedTuple):
+    """How a request is served.
+
+    Args: handle: a coroutine function that returns the response, or with ``direct`` a function that
+            answers the call, now or later.
+        versions: those we serve, within what the definitions have.
+        open: also before the client has authenticated.
+        overlaps: it may begin while others of the connection that overlap are under way.
+    """
+
+    handle: Callable[[Services, KafkaCall], Awaitable[KafkaStruct] | None]
+    versions: Versions
+    open: bool = False
+    direct: bool = False
+    overlaps: bool = False
+
+
+Table = Mapping[ApiKey, Served]
+
+
+class KafkaGateway:
+    """Decodes and starts the calls of all connections."""
+
+    def __init__(self, services: Services, table: Table) -> None:
+        self._services, self._table = services, table
+        self._slots = Slots("Kafka requests", CALLS_MAX, CALLS_KEPT)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def decode(
+        self, frame: memoryview, session: ClientSession, connection: KafkaConnection
+    ) -> KafkaCall:
+        """The call of a frame. Raises: KafkaFormatError: also for what is not served."""
+        cursor = Cursor(frame)
+        header = read_header(cursor)
+        served = self._find(header.api_key)
+        api = api_of(ApiKey(header.api_key))
+        if api.key is ApiKey.API_VERSIONS and not includes(served.versions, header.version):
+            # The client learns from the answer which versions there are.
+            header = header._replace(version=api.versions[0])
+            request = api.request()
+            session.state[UnknownVersion] = True
+            return KafkaCall(api, header, request, session, connection.answered)
+        if not includes(served.versions, header.version):
+            raise KafkaFormatError(f"{api.key.name} version {header.version} is not served")
+        if not (served.open or session.authenticated):
+            raise KafkaFormatError(f"{api.key.name} before the client has authenticated")
+        request = read_request(api, header.version, cursor)
+        return KafkaCall(api, header, request, session, connection.answered)
+
+    def _find(self, key: int) -> Served:
+        try:
+            return self._table[ApiKey(key)]
+        except (KeyError, ValueError):
+            raise KafkaFormatError(f"requests of key {key} are not served") from None
+
+    def overlaps(self, call: KafkaCall) -> bool:
+        """Whether it may begin while calls of its kind are under way."""
+        return self._table[call.api.key].overlaps
+
+    def start(self, call: KafkaCall) -> None:
+        """Begin a call; it answers itself."""
+        port, served = self._services.port, self._table[call.api.key]
+        port.requests += 1
+        if served.direct:
+            try:
+                served.handle(self._services, call)
+            except Exception as error:
+                self._broken(call, error)
+            return
+        try:
+            slot = self._slots.take(call.caller, call.session.network)
+        except TalosError as error:
+            self._broken(call, error)
+            return
+        task = asyncio.get_running_loop().create_task(self._run(served, call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(slot.free)
+
+    async def _run(self, served: Served, call: KafkaCall) -> None:
+        try:
+            made: Any = served.handle(self._services, call)
+            call.answer(await made)
+        except asyncio.CancelledError:
+            call.answer_raw([])
+            raise
+        except Exception as error:
+            self._broken(call, error)
+
+    def _broken(self, call: KafkaCall, error: Exception) -> None:
+        """Answer with the error where the response has a place for it, else with nothing."""
+        self._services.port.failures += 1
+        if not isinstance(error, TalosError):
+            _log.exception("%s failed with an internal error", call.api.key.name, exc_info=error)
+        if "error_code" in call.api.response.__struct_fields__:
+            call.answer(call.api.response(error_code=int(code_of(error))))
+            return
+        call.answer_raw([])
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for calls under way, then cancel those that hang."""
+        if not self._tasks:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+        for task in list(self._tasks):
+            task.cancel()
+
+
+class UnknownVersion:
+    """Marks a session whose ApiVersions request had a version that is not served."""

@@ -1,0 +1,180 @@
+"""The Kafka port: listens, limits connections and memory, sweeps deadlines, drains.
+
+What speaks the protocol is imported with the first connection, so a server without clients of
+Kafka does not load it.
+"""
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from opentalos.gateway.http.fairness.accepting import Acceptor, bound_sockets
+from opentalos.gateway.http.tls import TlsContext
+from opentalos.model.address import is_loopback
+from opentalos.model.settings.kafka import KafkaSettings
+
+SWEEP_S = 1.0  # resolution of every time limit of the port
+SWEPT_MAX = 1_000  # connections looked at in one turn of the loop
+
+_log = logging.getLogger("opentalos.kafka")
+
+
+class KafkaConnection(Protocol):
+    """A connection as the port uses it."""
+
+    deadline_s: float  # loop time
+    network: str  # what counts as one client address
+
+    def expire(self) -> None:
+        """The deadline passed."""
+
+    def resume(self) -> None:
+        """There may be memory for its next request."""
+
+    def drain(self) -> None:
+        """Close at once if idle, else after the requests under way."""
+
+    def abort(self) -> None:
+        """Cut the connection without waiting."""
+
+
+class KafkaPort:
+    """Accepts connections of Kafka's clients.
+
+    Args: protocol: makes the protocol object of a connection to this port.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, protocol: Callable[["KafkaPort"], asyncio.Protocol]
+    ) -> None:
+        self.settings, self._protocol = settings, protocol
+        self.tls: TlsContext | None = None
+        self.accepted = self.refused = self.cut = self.requests = self.failures = 0
+        self.request_bytes = 0  # of requests in memory
+        self.draining = False
+        self._connections: set[KafkaConnection] = set()
+        self._of_network: dict[str, int] = {}
+        self._short: deque[KafkaConnection] = deque()  # wait for memory, in order
+        self._acceptor: Acceptor | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._emptied = asyncio.Event()
+
+    @property
+    def connections(self) -> int:
+        """Open connections."""
+        return len(self._connections)
+
+    async def listen(self, host: str, port: int, tls: TlsContext | None = None) -> int:
+        """Start to listen; returns the port, which the kernel chooses if ``port`` is 0."""
+        self.tls = tls
+        sockets = await bound_sockets(host, port)
+        self._acceptor = Acceptor(sockets, self._adopt)
+        self._schedule()
+        return int(sockets[0].getsockname()[1])
+
+    async def _adopt(self, accepted: socket.socket) -> None:
+        tls = self.tls
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self._protocol(self),
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=tls.handshake_timeout_s if tls else None,
+                ssl_shutdown_timeout=self.settings.write_stall_s if tls else None,
+            )
+        except OSError:  # it ended before, or its handshake failed, which ``tls`` counts
+            accepted.close()
+
+    # --- what connections report ---------------------------------------------------------------
+
+    def admit(self, connection: KafkaConnection) -> bool:
+        """Count the connection; False if there are too many, in all or of its address."""
+        self._connections.add(connection)
+        self.accepted += 1
+        network, most = connection.network, self.settings.connections_address_max
+        count = self._of_network[network] = self._of_network.get(network, 0) + 1
+        crowded = most and count > most and not is_loopback(network)
+        if crowded or len(self._connections) > self.settings.connections_max:
+            self.refused += 1
+            return False
+        return True
+
+    def forget(self, connection: KafkaConnection) -> None:
+        """The connection is gone."""
+        if connection in self._connections:
+            self._connections.discard(connection)
+            left = self._of_network.pop(connection.network, 1) - 1
+            if left:
+                self._of_network[connection.network] = left
+        if not self._connections:
+            self._emptied.set()
+
+    def take(self, count: int) -> bool:
+        """Count the bytes of a request; False: there is no room now. One always fits alone."""
+        total = self.request_bytes + count
+        if self.request_bytes and total > self.settings.requests_bytes_total_max:
+            return False
+        self.request_bytes = total
+        return True
+
+    def wait_for_room(self, connection: KafkaConnection) -> None:
+        """``resume`` is called once there may be room."""
+        self._short.append(connection)
+
+    def release(self, count: int) -> None:
+        """Return the bytes of a request."""
+        self.request_bytes -= count
+        if self._short:
+            asyncio.get_running_loop().call_soon(self._resume_some)
+
+    def _resume_some(self) -> None:
+        """In order, until one has to wait again."""
+        for _ in range(len(self._short)):
+            connection = self._short.popleft()
+            connection.resume()
+            if self._short and self._short[-1] is connection:
+                break
+
+    # --- deadlines and ending ------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        self._schedule()
+        self._sweep_some(list(self._connections))
+
+    def _sweep_some(self, unswept: list[KafkaConnection]) -> None:
+        now_s = asyncio.get_running_loop().time()
+        for _ in range(min(SWEPT_MAX, len(unswept))):
+            connection = unswept.pop()
+            if connection.deadline_s < now_s:
+                connection.expire()
+        if unswept:
+            asyncio.get_running_loop().call_soon(self._sweep_some, unswept)
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Stop accepting and let requests under way finish; True if all did in time."""
+        self.draining = True
+        if self._acceptor is not None:
+            await self._acceptor.close()
+        for connection in list(self._connections):
+            connection.drain()
+        finished = True
+        if self._connections:
+            self._emptied.clear()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._emptied.wait()
+            except TimeoutError:
+                finished = False
+        if self._acceptor is not None:
+            self._acceptor.abandon()
+        for connection in list(self._connections):
+            connection.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+        return finished

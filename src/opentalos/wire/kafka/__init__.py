@@ -1,0 +1,1 @@
+"""The Kafka protocol: requests, responses and record batches; bytes in, values out."""

@@ -1,0 +1,1 @@
+"""Requests and responses generated from idl/kafka."""
