@@ -5,7 +5,6 @@ generated from them): a field's type says which values its key takes, ``__post_i
 keys relate. Every problem of a file is reported at once, one per line, as FILE: [SECTION] KEY.
 """
 
-import difflib
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -330,6 +329,8 @@ def _check_keys(section: str, keys: Mapping[str, Any], cls: type[Any]) -> list[s
 
 
 def _nearest(name: str, known: Mapping[str, Any]) -> str:
+    import difflib  # half a megabyte, and only for a misspelt key
+
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
 

@@ -12,7 +12,7 @@ from opentalos.broker.broker import Broker
 from opentalos.gateway.api_page import page as api_page
 from opentalos.gateway.callers import ClaimedCallers
 from opentalos.gateway.health import Readiness
-from opentalos.gateway.http.exchange import Handler
+from opentalos.gateway.http.exchange import Exchange, Handler
 from opentalos.gateway.http.server import HttpServer
 from opentalos.gateway.metrics.page import MetricsPage
 from opentalos.gateway.metrics.sources import ProcessFigures, Sources
@@ -24,7 +24,6 @@ from opentalos.gateway.rest.token_callers import TokenCallers
 from opentalos.gateway.sds_http.gateway import SdsGateway
 from opentalos.gateway.sds_http.handlers import Services
 from opentalos.gateway.session.callers import Callers
-from opentalos.gateway.status_page import StatusPage
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.gateway.thrift_http.handlers import HANDLERS
@@ -124,10 +123,25 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
         **sds.routes(),
         **port.readiness.routes(),
         b"/metrics": metrics.serve,
-        b"/": StatusPage(broker, callers).serve,
+        b"/": _status_page(broker, callers),
         **api_page.routes(),
     }
     return Gateways(thrift, rest, sds, authenticator, exact, prefixes)
+
+
+def _status_page(broker: Broker, callers: Callers) -> Handler:
+    """The page for browsers; loaded when one asks, since most servers are never looked at."""
+    serve: Handler | None = None
+
+    def serve_page(exchange: Exchange) -> None:
+        nonlocal serve
+        if serve is None:
+            from opentalos.gateway.status_page import StatusPage
+
+            serve = StatusPage(broker, callers).serve
+        serve(exchange)
+
+    return serve_page
 
 
 def _token_callers(

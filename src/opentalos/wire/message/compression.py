@@ -30,16 +30,17 @@ _U32LE: Final = struct.Struct("<I")
 
 def compress(data: bytes, compression: int) -> bytes:
     """Compress a block's payload in the framing the clients write."""
-    if compression == Compression.NONE:
-        return data
+    match compression:
+        case Compression.NONE:
+            return data
+        case Compression.GZIP:
+            packer = zlib.compressobj(wbits=GZIP_WBITS)
+            return packer.compress(data) + packer.flush()
     import cramjam
 
     match compression:
         case Compression.SNAPPY:
             return b"".join(_xerial_parts(data))
-        case Compression.GZIP:
-            packer = zlib.compressobj(wbits=GZIP_WBITS)
-            return packer.compress(data) + packer.flush()
         case Compression.ZSTD:
             return bytes(cramjam.zstd.compress(data))
         case Compression.LZ4:
