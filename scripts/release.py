@@ -2,7 +2,8 @@
 
 usage: release.py VERSION [--dry-run]      (VERSION: MAJOR.MINOR.PATCH)
 
-The section "Unreleased" of CHANGELOG.md becomes the section of the version, with today's date.
+The section "Unreleased" of CHANGELOG.md becomes the section of the version, with today's date;
+the package and the Helm chart get its number.
 The wheels are built, installed and tried (``make package``) before anything is committed, so a
 version that does not install leaves no trace. One is for every machine, one for machines of this
 kind, with the accelerator; those of other versions and platforms are built from the tag by
@@ -19,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CHANGELOG = ROOT / "CHANGELOG.md"
 VERSION_FILE = ROOT / "src" / "opentalos" / "__init__.py"
+CHART = ROOT / "deploy" / "helm" / "opentalos" / "Chart.yaml"
 UNRELEASED = "## Unreleased\n"
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 
@@ -56,6 +58,14 @@ def version_file_of(text: str, version: str) -> str:
     return re.sub(r'(?m)^__version__ = ".*"$', f'__version__ = "{version}"', text, count=1)
 
 
+def chart_of(text: str, version: str) -> str:
+    """The Helm chart with ``version`` as its own. Raises: ReleaseError: it has no such line."""
+    changed, count = re.subn(r"(?m)^version: .*$", f"version: {version}", text)
+    if count != 1:
+        raise ReleaseError(f"the Helm chart has {count} lines with its version, need one")
+    return changed
+
+
 def git(*arguments: str) -> str:
     """The output of a git command that succeeds."""
     done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
@@ -86,13 +96,13 @@ def build() -> None:
 
 
 def release(version: str, *, dry_run: bool) -> None:
-    """Change the two files, try the wheel, commit and tag; on failure both files are put back.
+    """Change the files, try the wheel, commit and tag; on failure the files are put back.
 
     Raises: ReleaseError.
     """
     if not dry_run:
         check_tree(version)
-    before = {path: path.read_text() for path in (CHANGELOG, VERSION_FILE)}
+    before = {path: path.read_text() for path in (CHANGELOG, VERSION_FILE, CHART)}
     changelog = changelog_of(before[CHANGELOG], version, datetime.date.today())
     notes = notes_of(changelog, version)
     if dry_run:
@@ -100,9 +110,10 @@ def release(version: str, *, dry_run: bool) -> None:
         return
     CHANGELOG.write_text(changelog)
     VERSION_FILE.write_text(version_file_of(before[VERSION_FILE], version))
+    CHART.write_text(chart_of(before[CHART], version))
     try:
         build()
-        git("add", str(CHANGELOG), str(VERSION_FILE))
+        git("add", *map(str, before))
         git("commit", "--quiet", "--message", f"release: {version}")
     except BaseException:
         for path, text in before.items():

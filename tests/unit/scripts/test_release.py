@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from scripts import release as script
-from scripts.release import ReleaseError, changelog_of, notes_of, version_file_of
+from scripts.release import CHART, ReleaseError, changelog_of, chart_of, notes_of, version_file_of
 
 DAY = datetime.date(2026, 11, 22)
 TEXT = """# Changelog
@@ -47,13 +47,21 @@ def test_the_version_stands_in_the_package() -> None:
     assert version_file_of('"""x"""\n\n__version__ = "0.1.0"\n', "0.2.0").endswith('"0.2.0"\n')
 
 
+def test_the_chart_has_one_line_with_its_version() -> None:
+    assert "\nversion: 9.8.7\n" in chart_of(CHART.read_text(), "9.8.7")
+    with pytest.raises(ReleaseError, match="0 lines"):
+        chart_of("apiVersion: v2\n", "9.8.7")
+
+
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = tmp_path / "src" / "opentalos"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text('__version__ = "0.1.0"\n')
     (tmp_path / "CHANGELOG.md").write_text(TEXT)
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nversion: 0.1.0\n")
     monkeypatch.setattr(script, "ROOT", tmp_path)
+    monkeypatch.setattr(script, "CHART", tmp_path / "Chart.yaml")
     monkeypatch.setattr(script, "CHANGELOG", tmp_path / "CHANGELOG.md")
     monkeypatch.setattr(script, "VERSION_FILE", package / "__init__.py")
     monkeypatch.setattr(script, "build", lambda: None)
@@ -70,6 +78,7 @@ def test_a_release_is_a_commit_and_a_tag_with_its_notes(repository: Path) -> Non
     assert script.git("log", "-1", "--format=%s") == "release: 0.2.0"
     assert "### Added\n- A new thing." in script.git("tag", "-l", "--format=%(contents)", "v0.2.0")
     assert (repository / "src/opentalos/__init__.py").read_text() == '__version__ = "0.2.0"\n'
+    assert (repository / "Chart.yaml").read_text() == "apiVersion: v2\nversion: 0.2.0\n"
     with pytest.raises(ReleaseError, match="exists already"):
         script.release("0.2.0", dry_run=False)
 
