@@ -19,6 +19,11 @@ from opentalos.broker.audit.reading import AuditService
 from opentalos.broker.audit.refused_callers import RefusedCallers
 from opentalos.broker.audit.trail import AuditTrail
 from opentalos.broker.cluster.cluster import Cluster
+from opentalos.broker.cluster.kafka_nodes import (
+    ClusterKafkaNodes,
+    KafkaNodes,
+    SingleKafkaNode,
+)
 from opentalos.broker.cluster.ownership import SingleServerOwnership
 from opentalos.broker.cluster.partition_places import PartitionPlaces
 from opentalos.broker.cluster.records import SERVERS
@@ -182,6 +187,7 @@ class Broker:
         # The cluster; None: a single server.
         self.cluster: ClusterService | None = None
         self.places: PartitionPlaces | None = None
+        self.kafka_nodes = _kafka_nodes(context.config.server, cluster)
         if cluster is not None:
             self.cluster = ClusterService(context, cluster.state, cluster.controller, cluster.peers)
             self.places = PartitionPlaces(context, cluster.state.meta)
@@ -304,6 +310,17 @@ class Broker:
         """The address for schedule info, once the port is known."""
         if isinstance(self.context.ownership, SingleServerOwnership):
             self.context.ownership.advertise(address)
+
+    def set_kafka(self, address: str) -> None:
+        """HOST:PORT for clients of Kafka, once the port is known; a member has it before."""
+        if isinstance(self.kafka_nodes, SingleKafkaNode):
+            self.kafka_nodes.address = address
+
+
+def _kafka_nodes(server: str, cluster: Cluster | None) -> KafkaNodes:
+    if cluster is None:
+        return SingleKafkaNode(server)
+    return ClusterKafkaNodes(cluster.state, cluster.ownership, server)
 
 
 def _metering(context: BrokerContext, system_topics: SystemTopics) -> Metering | None:

@@ -15,7 +15,7 @@ from opentalos.catalog.quota.change_rates import ChangeRates
 from opentalos.catalog.quota.space import SpaceLedger
 from opentalos.catalog.quota.throttle import Throttle
 from opentalos.catalog.topics.topic import Topic
-from opentalos.catalog.topics.topics import TopicCatalog
+from opentalos.catalog.topics.topics import TopicCatalog, topic_by_uuid
 from opentalos.log.log_store import LogStore, TopicLogSettings
 from opentalos.log.metering.meter import MINUTE_MS
 from opentalos.log.partition.partition_log import PartitionLog
@@ -52,6 +52,7 @@ class BrokerConfig:
 
     server: str
     advertise: str
+    kafka: str = ""  # HOST:PORT that clients of Kafka are given; of a member of a cluster
     secret_box: SecretBox
     seal_memory: SealMemory | None = None  # None: see SealPlan
     encryption: EncryptionPlan | None = None  # None: this server has no encryption key
@@ -125,6 +126,20 @@ class BrokerContext:
         except TopicNotExist as error:
             # The same text as for an unknown name.
             raise TopicNotExist(str(topic_not_exist(name)), error.records) from None
+        return topic
+
+    def topic_of_uuid(self, caller: Principal, action: Permission, uuid: str) -> Topic:
+        """The topic of a uuid, if the caller may do this to it; sync, hot path.
+
+        Raises: TopicNotExist, PermissionDenied.
+        """
+        topic = topic_by_uuid(self.topics, uuid)
+        if topic is None:
+            raise topic_not_exist(uuid)
+        try:
+            self.authorizer.authorize(caller, action, topic)
+        except TopicNotExist:
+            raise topic_not_exist(uuid) from None
         return topic
 
     async def appeared(self, error: NothingThere) -> bool:

@@ -188,10 +188,10 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         if place is None:
             place = await _listen(http, config, tls)
             broker.set_advertise(place.advertise)
-        kafka = KafkaServer(config.kafka, broker, gateways.authenticator)
+        cluster, data = member.cluster if member else "", directory.path
+        kafka = KafkaServer(config.kafka, broker, gateways.authenticator, cluster)
         undo.push_async_callback(kafka.drain, 0.0)
         measured = Measured(broker=broker, thrift=gateways.thrift, http=http, watch=watch)
-        cluster, data = member.cluster if member else "", directory.path
         server = Server(
             config=config,
             stores=stores,

@@ -10,7 +10,7 @@ from opentalos.broker.context import BrokerContext
 from opentalos.broker.groups.metrics import MetricService
 from opentalos.broker.values import Topic, TopicDescription
 from opentalos.catalog.access.authorize import permissions_of
-from opentalos.catalog.topics.topics import of_tenants
+from opentalos.catalog.topics.topics import of_tenants, topic_by_uuid
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Permission, Principal
 
@@ -58,6 +58,31 @@ class OverviewService:
             if permissions_of(caller, topic) & bits
         ]
         return sorted(found, key=lambda topic: (topic.name, topic.owner))
+
+    def usable_topics(self, caller: Principal) -> Sequence[Topic]:
+        """Every topic on which the caller has any permission, by name."""
+        topics = of_tenants(self._context.topics.all())
+        found = [topic for topic in topics if permissions_of(caller, topic)]
+        return sorted(found, key=lambda topic: (topic.name, topic.owner))
+
+    def permissions(self, caller: Principal, topic: Topic) -> Permission:
+        """What the caller may do with a topic."""
+        return Permission(permissions_of(caller, topic))
+
+    def usable_topic_of_uuid(self, caller: Principal, uuid: str) -> Topic:
+        """Like ``usable_topic``. Raises: TopicNotExist."""
+        topic = topic_by_uuid(self._context.topics, uuid)
+        if topic is not None and permissions_of(caller, topic):
+            return topic
+        return self._context.topic_of_uuid(caller, Permission.DESCRIBE_TOPIC, uuid)
+
+    def usable_topic(self, caller: Principal, name: str) -> Topic:
+        """The topic of a name, if the caller has any permission on it: who may write or read needs
+        to know where. Raises: TopicNotExist, InvalidName."""
+        topic = self._context.topics.find(caller, name)
+        if permissions_of(caller, topic):
+            return topic
+        return self._context.find_topic(caller, Permission.DESCRIBE_TOPIC, name)  # it is denied
 
     async def overview(self, caller: Principal) -> tuple[Sequence[TopicOverview], int]:
         """The first topics that the caller may see, and how many more there are."""

@@ -49,6 +49,7 @@ class Cluster:
             incarnation=config.incarnation,
             address=config.advertise,
             started_ms=clock.wall_ms(),
+            kafka=config.kafka,
         )
         self.peers = peers
         self._files, self._clock, self._drain_s = files, clock, config.drain_s

@@ -63,6 +63,7 @@ class ServerRecord:
     address: str  # host:port for clients and peers
     started_ms: int
     session: int = 0
+    kafka: str = ""  # host:port for clients of Kafka; written only if there is such a port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,7 @@ class AssignmentRecord:
 
 ControlRecord = Leader | RingRecord | WeightsRecord  # below ``control``
 RecordT = TypeVar("RecordT", bound=Any)
+_NEWER = ("lent", "kafka")  # fields that older versions cannot read, left out when empty
 _KINDS: Mapping[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
@@ -134,8 +136,9 @@ _KINDS: Mapping[str, type[Any]] = {
 def encode_record(record: Any) -> bytes:
     """The record's value; keys in order, so that equal records have equal bytes."""
     content = {"version": FORMAT_VERSION, "record": type(record).__name__, **asdict(record)}
-    if not content.get("lent", True):
-        del content["lent"]
+    for name in _NEWER:
+        if not content.get(name, True):
+            del content[name]
     return json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
 
 

@@ -32,12 +32,12 @@ _log = logging.getLogger("opentalos.kafka")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What handlers use. ``address``: HOST:PORT at which clients reach the port of this server."""
+    """What handlers use. ``cluster``: its id, of a single server the server's name."""
 
     broker: Broker
     authenticator: Authenticator
     port: KafkaPort
-    address: str
+    cluster: str
     versions: Mapping[ApiKey, Versions]  # of what is served
 
 

@@ -11,6 +11,7 @@ class KafkaSettings:
 
     listen: str = "127.0.0.1:0"  # HOST:PORT; port 0 picks a free one; empty: no such port
     advertise: str = ""  # HOST:PORT that clients are given; empty: the listen address
+    auto_create_topics: bool = False  # true: a client that asks for a missing topic makes it
     request_bytes_max: int = 32 << 20  # of one request; 64 KiB before the client has authenticated
     requests_bytes_total_max: int = 256 << 20  # requests in memory, whole server
     connections_max: int = 5_000

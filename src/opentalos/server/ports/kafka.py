@@ -19,9 +19,14 @@ class KafkaServer:
     """Listens for clients of Kafka. ``address`` is empty until it does."""
 
     def __init__(
-        self, settings: KafkaSettings, broker: Broker, authenticator: Authenticator
+        self,
+        settings: KafkaSettings,
+        broker: Broker,
+        authenticator: Authenticator,
+        cluster: str = "",
     ) -> None:
         self._settings, self._broker, self._authenticator = settings, broker, authenticator
+        self._cluster = cluster or broker.context.config.server
         self.port = KafkaPort(settings, self._connection)
         self.listening = self.address = ""  # here, and what clients are given
         self._gateway: KafkaGateway | None = None
@@ -39,6 +44,7 @@ class KafkaServer:
             ) from error
         self.listening = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.address = self._settings.advertise or self.listening
+        self._broker.set_kafka(self.address)
 
     def _connection(self, port: KafkaPort) -> asyncio.Protocol:
         from opentalos.gateway.kafka.connection import KafkaConnection
@@ -55,7 +61,7 @@ class KafkaServer:
             broker=self._broker,
             authenticator=self._authenticator,
             port=self.port,
-            address=self.address,
+            cluster=self._cluster,
             versions={key: served.versions for key, served in TABLE.items()},
         )
         return KafkaGateway(services, TABLE)

@@ -1,0 +1,233 @@
+"""Metadata and DescribeTopicPartitions: topics, their partitions, and which server leads each.
+
+The leader epoch is unknown (-1) in all answers: it is that of the manifest, which only the server
+that has the partition open knows, and clients must not compare numbers of different kinds.
+"""
+
+from collections.abc import Sequence
+
+from opentalos.broker.values import NewTopic, Topic
+from opentalos.gateway.kafka.call import KafkaCall
+from opentalos.gateway.kafka.errors import code_of
+from opentalos.gateway.kafka.gateway import Services
+from opentalos.gateway.kafka.handlers.cluster import cluster_operations, this_node
+from opentalos.gateway.kafka.names import NO_ID, id_of, is_internal, just_made, name_of
+from opentalos.model.errors import PermissionDenied, TalosError, TopicExists, TopicNotExist
+from opentalos.model.identity import Permission, Principal
+from opentalos.model.settings.partitioning import with_partitioner
+from opentalos.wire.kafka._generated.describe_topic_partitions_request import (
+    DescribeTopicPartitionsRequest,
+)
+from opentalos.wire.kafka._generated.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from opentalos.wire.kafka._generated.metadata_request import MetadataRequest
+from opentalos.wire.kafka._generated.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from opentalos.wire.kafka.errors import ErrorCode
+
+UNKNOWN_LEADER = -1
+PARTITIONS_MAX = 2_000  # in one answer to DescribeTopicPartitions
+# Bits of Kafka's operations on a topic. Source: AclOperation of Apache Kafka 4.3.
+_READ, _WRITE, _DELETE, _ALTER, _DESCRIBE = 1 << 3, 1 << 4, 1 << 6, 1 << 7, 1 << 8
+_DESCRIBE_CONFIGS, _ALTER_CONFIGS = 1 << 10, 1 << 11
+
+
+async def handle(services: Services, call: KafkaCall) -> MetadataResponse:
+    """Servers, and the topics that are asked for; null, or in version 0 none: all topics."""
+    request: MetadataRequest = call.request
+    wanted = request.topics
+    if wanted is None or (call.version == 0 and not wanted):
+        usable = services.broker.overview.usable_topics(call.caller)
+        work = services.broker.work
+        topics = await work.each(
+            call.caller.id, usable, lambda topic: _listed(services, call, topic)
+        )
+    else:
+        topics = [
+            await _by_id(services, call, item.topic_id)
+            if item.name is None
+            else await _by_name(services, call, item.name)
+            for item in {(item.topic_id, item.name): item for item in wanted}.values()
+        ]
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.number, host=node.host, port=node.port)
+            for node in services.broker.kafka_nodes.nodes()
+        ],
+        cluster_id=services.cluster,
+        controller_id=this_node(services),
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = cluster_operations(call.caller)
+    return response
+
+
+def _listed(services: Services, call: KafkaCall, topic: Topic) -> MetadataResponseTopic:
+    return _described(services, call, topic, name_of(services, call.caller, topic))
+
+
+async def _by_id(services: Services, call: KafkaCall, topic_id: bytes) -> MetadataResponseTopic:
+    overview = services.broker.overview
+    try:
+        topic = overview.usable_topic_of_uuid(call.caller, topic_id.hex())
+    except TopicNotExist:
+        code = int(ErrorCode.UNKNOWN_TOPIC_ID)
+        return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id)
+    return _listed(services, call, topic)
+
+
+async def _by_name(services: Services, call: KafkaCall, name: str) -> MetadataResponseTopic:
+    """Under the name that the client knows."""
+    try:
+        topic = await _found(services, call.caller, name)
+        if topic is None:
+            auto = services.port.settings.auto_create_topics
+            if not (auto and call.request.allow_auto_topic_creation):
+                return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topic = await _made(services, call.caller, name)
+    except (TopicExists, PermissionDenied):
+        # It is nobody's business that there is one.
+        return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    except TalosError as error:
+        return _missing(name, code_of(error))
+    return _described(services, call, topic, name)
+
+
+async def _found(services: Services, caller: Principal, name: str) -> Topic | None:
+    """None: it does not exist. Raises: InvalidName, Unavailable."""
+    usable_topic = services.broker.overview.usable_topic
+    try:
+        return usable_topic(caller, name)
+    except TopicNotExist as error:
+        if not await just_made(services, error):
+            return None
+    try:
+        return usable_topic(caller, name)
+    except TopicNotExist:
+        return None
+
+
+async def _made(services: Services, caller: Principal, name: str) -> Topic:
+    """Raises: TalosError."""
+    limits = services.broker.context.config.topic
+    new = NewTopic(name=name, partitions=limits.partitions_default, attributes=with_partitioner({}))
+    return await services.broker.topics.create_topic(caller, new)
+
+
+def _missing(name: str, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=int(code), name=name, topic_id=NO_ID)
+
+
+def _described(
+    services: Services, call: KafkaCall, topic: Topic, name: str
+) -> MetadataResponseTopic:
+    leaders = services.broker.kafka_nodes.leaders(topic.uuid, topic.partitions)
+    described = MetadataResponseTopic(
+        name=name,
+        topic_id=id_of(topic),
+        is_internal=is_internal(topic),
+        partitions=[_partition(number, leader) for number, leader in enumerate(leaders)],
+    )
+    if call.request.include_topic_authorized_operations:
+        described.topic_authorized_operations = _operations(services, call.caller, topic)
+    return described
+
+
+def _partition(number: int, leader: int) -> MetadataResponsePartition:
+    """Storage replicates, not servers: the leader is the only replica that clients know of."""
+    if leader == UNKNOWN_LEADER:
+        return MetadataResponsePartition(
+            error_code=int(ErrorCode.LEADER_NOT_AVAILABLE),
+            partition_index=number,
+            leader_id=UNKNOWN_LEADER,
+        )
+    return MetadataResponsePartition(
+        partition_index=number, leader_id=leader, replica_nodes=[leader], isr_nodes=[leader]
+    )
+
+
+def _operations(services: Services, caller: Principal, topic: Topic) -> int:
+    allowed = services.broker.overview.permissions(caller, topic)
+    bits = _DESCRIBE
+    for permission, operations in (
+        (Permission.GET_MESSAGE, _READ),
+        (Permission.PUT_MESSAGE, _WRITE),
+        (Permission.DESCRIBE_TOPIC, _DESCRIBE_CONFIGS),
+        (Permission.CHANGE_TOPIC, _DELETE | _ALTER | _ALTER_CONFIGS),
+    ):
+        if permission in allowed:
+            bits |= operations
+    return bits
+
+
+async def describe_partitions(
+    services: Services, call: KafkaCall
+) -> DescribeTopicPartitionsResponse:
+    """Topics in the order of their names, a bounded number of partitions, and where to go on."""
+    request: DescribeTopicPartitionsRequest = call.request
+    caller, left = call.caller, min(PARTITIONS_MAX, max(1, request.response_partition_limit))
+    response = DescribeTopicPartitionsResponse(topics=[])
+    cursor = request.cursor
+    for name, topic in await _wanted(services, caller, [item.name for item in request.topics]):
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        first = cursor.partition_index if cursor and name == cursor.topic_name else 0
+        if not left:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        if topic is None:
+            code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
+            continue
+        leaders = services.broker.kafka_nodes.leaders(topic.uuid, topic.partitions)
+        numbers = range(max(0, first), len(leaders))[:left]
+        left -= len(numbers)
+        response.topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name,
+                topic_id=id_of(topic),
+                is_internal=is_internal(topic),
+                partitions=[_partition_of(number, leaders[number]) for number in numbers],
+                topic_authorized_operations=_operations(services, caller, topic),
+            )
+        )
+        if numbers.stop < len(leaders):
+            response.next_cursor = Cursor(topic_name=name, partition_index=numbers.stop)
+            break
+    return response
+
+
+async def _wanted(
+    services: Services, caller: Principal, names: Sequence[str]
+) -> list[tuple[str, Topic | None]]:
+    """The topics by name; all that are usable if no names are given."""
+    found: dict[str, Topic | None] = {}
+    if not names:
+        for topic in services.broker.overview.usable_topics(caller):
+            found[name_of(services, caller, topic)] = topic
+    for name in dict.fromkeys(names):
+        try:
+            found[name] = await _found(services, caller, name)
+        except TalosError:
+            found[name] = None
+    return sorted(found.items(), key=lambda item: item[0])
+
+
+def _partition_of(number: int, leader: int) -> DescribeTopicPartitionsResponsePartition:
+    known = leader != UNKNOWN_LEADER
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=int(ErrorCode.NONE if known else ErrorCode.LEADER_NOT_AVAILABLE),
+        partition_index=number,
+        leader_id=leader,
+        replica_nodes=[leader] if known else [],
+        isr_nodes=[leader] if known else [],
+    )
