@@ -30,6 +30,7 @@ from opentalos.server.cluster_join import Member
 from opentalos.server.config import Config
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.ports.gateways import Gateways, Port, open_gateways
+from opentalos.server.ports.kafka import KafkaServer
 from opentalos.server.ports.tls import ServerTls
 
 KEY = b"c" * 32
@@ -57,6 +58,8 @@ class MemoryServer:
     member: Member = field(init=False)
     meta: MemoryMetaStore = field(init=False)
     port: int = 0
+    kafka: KafkaServer = field(init=False)
+    kafka_address: str = ""
 
     @property
     def address(self) -> str:
@@ -82,6 +85,8 @@ class MemoryServer:
         self.http = HttpServer(config.http)
         tls = ServerTls(self.tls)
         self.port = await self.http.listen("127.0.0.1", self.port, tls.port)
+        self.kafka = KafkaServer(config.kafka)
+        self.kafka_address = await self.kafka.listen(tls.port, "127.0.0.1")
         clock = SystemClock()
         peers = open_http_peers(CLUSTER, KEY, self.name, tls.client)
         self.member = Member(self.name, clock.token(8).hex(), "c1", KEY, peers)
@@ -94,6 +99,7 @@ class MemoryServer:
             config=BrokerConfig(
                 server=self.name,
                 advertise=self.address,
+                kafka=self.kafka_address,
                 secret_box=AesGcmSecretBox(KEY),
                 session_key=KEY,
                 incarnation=self.member.incarnation,
@@ -115,12 +121,14 @@ class MemoryServer:
         )
         self.gateways = open_gateways(self.broker, config, self.member, port)
         self.http.serve(self.gateways.exact, self.gateways.prefixes)
+        self.kafka.serve(self.broker, self.gateways.authenticator, "c1")
         await self.broker.take_requests()
         return self
 
     async def stop(self) -> None:
         await self.broker.announce_restart()
         await self.http.drain(1.0)
+        await self.kafka.drain(1.0)
         await self.gateways.drain(0.2)
         await self.broker.close()
         await self.member.peers.close()

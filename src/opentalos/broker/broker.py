@@ -129,8 +129,7 @@ class Broker:
         stores: Stores,
         cluster: Cluster | None = None,
     ) -> None:
-        reader = TopicReader(context)
-        quotas = catalogs.quotas
+        reader, quotas = TopicReader(context), catalogs.quotas
         self._cluster = cluster
         self.work = context.work
         self.context, self.catalogs, self.groups = context, catalogs, groups
@@ -306,15 +305,13 @@ class Broker:
         if old is not None and (new is None or new.state is TableState.DELETING):
             self.shards.forget(old.uuid)
 
-    def set_advertise(self, address: str) -> None:
-        """The address for schedule info, once the port is known."""
+    def set_advertise(self, address: str, kafka: str = "") -> None:
+        """The addresses for schedule info and clients of Kafka, once the ports are known; a member
+        of a cluster has them from the start."""
         if isinstance(self.context.ownership, SingleServerOwnership):
             self.context.ownership.advertise(address)
-
-    def set_kafka(self, address: str) -> None:
-        """HOST:PORT for clients of Kafka, once the port is known; a member has it before."""
         if isinstance(self.kafka_nodes, SingleKafkaNode):
-            self.kafka_nodes.address = address
+            self.kafka_nodes.address = kafka
 
 
 def _kafka_nodes(server: str, cluster: Cluster | None) -> KafkaNodes:

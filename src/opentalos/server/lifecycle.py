@@ -27,7 +27,7 @@ from opentalos.broker.cluster.cluster import SEAL_SHARE
 from opentalos.gateway.health import Readiness, reply_starting
 from opentalos.gateway.http.server import HttpServer
 from opentalos.gateway.sds_http.starting import starting_routes
-from opentalos.model.address import TLS_SCHEME
+from opentalos.model.address import TLS_SCHEME, split_address
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.limits import LogLimits, SystemTopicSettings
 from opentalos.model.settings.security import EncryptionSettings
@@ -50,7 +50,7 @@ from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.measuring.measuring import Measured, Measuring
 from opentalos.server.measuring.request_spans import RequestSpans
 from opentalos.server.ports.gateways import Gateways, Port, open_gateways
-from opentalos.server.ports.kafka import KafkaServer
+from opentalos.server.ports.kafka import KafkaServer, announced
 from opentalos.server.ports.tls import ServerTls
 from opentalos.server.root import RootKey, ensure_root
 from opentalos.server.stores import Stores, open_stores
@@ -70,12 +70,13 @@ _log = logging.getLogger("opentalos.server")
 class Place:
     """A server's addresses: ``listen`` on this machine, ``advertise`` for clients and peers.
 
-    ``advertise`` says whether the port has TLS (model/address.py).
+    ``advertise`` says whether the port has TLS (model/address.py). ``kafka``: for clients of Kafka.
     """
 
     listen: str
     advertise: str
     port: int
+    kafka: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -152,14 +153,15 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
     """
     async with contextlib.AsyncExitStack() as undo:
         tls, watch, readiness = ServerTls(config.tls), LoopWatch(), Readiness()
-        http = HttpServer(config.http)
+        http, kafka = HttpServer(config.http), KafkaServer(config.kafka)
         undo.push_async_callback(http.drain, 0.0)
+        undo.push_async_callback(kafka.drain, 0.0)
         place = None
         key = b"" if config.storage.clustered else directory.server_key()
         if config.storage.clustered:
             exact = {**readiness.routes(), **starting_routes()}
             http.serve(exact, [(b"/", reply_starting)])
-            place = await _listen(http, config, tls)
+            place = await _listen(http, kafka, config, tls)
         stores = await open_stores(config, directory.path)
         undo.push_async_callback(stores.close)
         member = None
@@ -186,11 +188,10 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         gateways = open_gateways(broker, config, member, port)
         http.serve(gateways.exact, gateways.prefixes)
         if place is None:
-            place = await _listen(http, config, tls)
-            broker.set_advertise(place.advertise)
+            place = await _listen(http, kafka, config, tls)
+            broker.set_advertise(place.advertise, place.kafka)
         cluster, data = member.cluster if member else "", directory.path
-        kafka = KafkaServer(config.kafka, broker, gateways.authenticator, cluster)
-        undo.push_async_callback(kafka.drain, 0.0)
+        kafka.serve(broker, gateways.authenticator, cluster)
         measured = Measured(broker=broker, thrift=gateways.thrift, http=http, watch=watch)
         server = Server(
             config=config,
@@ -216,8 +217,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
 
 
 async def _start_rest(directory: DataDirectory, server: Server) -> None:
-    """Listen for clients of Kafka, say where the ports are, and begin to watch."""
-    await server.kafka.listen(server.tls.port)
+    """Say where the ports are, and begin to watch."""
     _write_server_json(directory, server)
     server.watch.start()
     server.descriptors.start()
@@ -307,6 +307,7 @@ def _as_member(
         server=member.name,
         incarnation=member.incarnation,
         advertise=place.advertise,
+        kafka=announced(place.kafka, place.advertise),
         cluster=replace(config.cluster, moves_at_once=moves_at_once(config)),
         log=_member_log(settings.log, config),
     )
@@ -327,7 +328,7 @@ def _member_log(former: LogLimits, config: Config) -> LogLimits:
     )
 
 
-async def _listen(http: HttpServer, config: Config, tls: ServerTls) -> Place:
+async def _listen(http: HttpServer, kafka: KafkaServer, config: Config, tls: ServerTls) -> Place:
     host, port = parse_address(config.server.listen, "listen")
     try:
         port = await http.listen(host, port, tls.port)
@@ -335,7 +336,8 @@ async def _listen(http: HttpServer, config: Config, tls: ServerTls) -> Place:
         raise ConfigError(f"cannot listen on {config.server.listen}: {error}") from error
     advertise = config.server.advertise or _reachable(host, port)
     scheme = "" if tls.port is None else TLS_SCHEME
-    return Place(_address(host, port), scheme + advertise, port)
+    reached = await kafka.listen(tls.port, split_address(advertise)[0])
+    return Place(_address(host, port), scheme + advertise, port, reached)
 
 
 def _write_server_json(directory: DataDirectory, server: Server) -> None:
@@ -349,8 +351,8 @@ def _write_server_json(directory: DataDirectory, server: Server) -> None:
         "advertise": server.place.advertise,
         "ports": {"http": server.place.port},
     }
-    if server.kafka.address:
-        record["kafka"] = server.kafka.address
+    if server.place.kafka:
+        record["kafka"] = server.place.kafka
     if member is not None:
         record["cluster"] = {"id": member.cluster, "incarnation": member.incarnation}
     directory.write_server_json(record)

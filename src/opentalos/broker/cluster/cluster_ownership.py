@@ -53,7 +53,7 @@ class ClusterOwnership:
 
     def check_group(self, group: str) -> None:
         """See Ownership."""
-        owner = self.coordinator_name(group)
+        owner = coordinator_name(self, group)
         if owner != self._me.name:
             address = self._route(owner)
             raise NotOwner(f"consumer group {group} is coordinated by {owner}", address)
@@ -97,15 +97,6 @@ class ClusterOwnership:
     def leads(self) -> bool:
         """See Ownership."""
         return self.serving and self.leading()
-
-    def owner_names(self, topic_uuid: str, partitions: int) -> Sequence[str]:
-        """Name of the server of each partition; empty: none is assigned."""
-        return [self._owner_name(topic_uuid, partition) for partition in range(partitions)]
-
-    def coordinator_name(self, group: str) -> str:
-        """Name of the server that coordinates the groups of this name. Raises:
-        PartitionNotServing."""
-        return self._on_ring(f"group/{group}")
 
     def _owner_name(self, topic_uuid: str, partition: int) -> str:
         """The server to which a partition is assigned; empty: none."""
@@ -167,6 +158,16 @@ class ClusterOwnership:
         if record is not None and record.servers:
             self._ring = Ring(record.servers)
         return self._ring
+
+
+def coordinator_name(ownership: ClusterOwnership, group: str) -> str:
+    """The server that coordinates the groups of this name. Raises: PartitionNotServing."""
+    return ownership._on_ring(f"group/{group}")
+
+
+def owner_names(ownership: ClusterOwnership, topic_uuid: str, partitions: int) -> Sequence[str]:
+    """The server of each partition; empty: none is assigned."""
+    return [ownership._owner_name(topic_uuid, partition) for partition in range(partitions)]
 
 
 def own_partitions(ownership: ClusterOwnership, topic_uuid: str) -> frozenset[int]:

@@ -7,7 +7,11 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
+from opentalos.broker.cluster.cluster_ownership import (
+    ClusterOwnership,
+    coordinator_name,
+    owner_names,
+)
 from opentalos.broker.cluster.state import ClusterState
 from opentalos.broker.groups.group_names import plain_name
 from opentalos.model.address import split_address
@@ -93,12 +97,12 @@ class ClusterKafkaNodes:
     def leaders(self, topic_uuid: str, partitions: int) -> Sequence[int]:
         """See KafkaNodes."""
         numbers = {name: node.number for name, node in self._by_name().items()}
-        names = self._ownership.owner_names(topic_uuid, partitions)
+        names = owner_names(self._ownership, topic_uuid, partitions)
         return [numbers.get(name, UNKNOWN) for name in names]
 
     def coordinator(self, group: str) -> KafkaNode | None:
         """See KafkaNodes. Raises: PartitionNotServing: no server is known to be a member."""
-        return self._by_name().get(self._ownership.coordinator_name(plain_name(group)))
+        return self._by_name().get(coordinator_name(self._ownership, plain_name(group)))
 
     def at(self, address: str) -> KafkaNode | None:
         """See KafkaNodes."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from opentalos.model.address import split_address
 from opentalos.model.limits import need
 
 
@@ -21,6 +22,8 @@ class KafkaSettings:
     write_stall_s: float = 30.0  # a client that does not read its answers is disconnected
 
     def __post_init__(self) -> None:
+        if self.advertise:
+            split_address(self.advertise)
         need(
             64 << 10 <= self.request_bytes_max <= self.requests_bytes_total_max,
             "need 64 KiB <= request_bytes_max <= requests_bytes_total_max",
