@@ -134,13 +134,14 @@ class KafkaConnection(asyncio.Protocol):
             if self._count < end:
                 self._await_rest()
                 break
+            # What waits is started all the same: nothing else would, and reading never go on.
             if len(self._waiting) + len(self._under_way) >= PIPELINE_MAX:
                 self._pause()
-                return
+                break
             if not self._port.take(size):
                 self._pause()
                 self._port.wait_for_room(self)
-                return
+                break
             self._queue(end)
         self._pump()
 
