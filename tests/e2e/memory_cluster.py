@@ -121,7 +121,7 @@ class MemoryServer:
         )
         self.gateways = open_gateways(self.broker, config, self.member, port)
         self.http.serve(self.gateways.exact, self.gateways.prefixes)
-        self.kafka.serve(self.broker, self.gateways.authenticator, "c1")
+        self.kafka.serve(self.broker, self.gateways, "c1")
         await self.broker.take_requests()
         return self
 

@@ -191,7 +191,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             place = await _listen(http, kafka, config, tls)
             broker.set_advertise(place.advertise, place.kafka)
         cluster, data = member.cluster if member else "", directory.path
-        kafka.serve(broker, gateways.authenticator, cluster)
+        kafka.serve(broker, gateways, cluster)
         measured = Measured(broker=broker, thrift=gateways.thrift, http=http, watch=watch)
         server = Server(
             config=config,

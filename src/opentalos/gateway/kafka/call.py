@@ -21,7 +21,10 @@ class ClientSession:
     private: bool  # nobody else can read what is sent
     caller: Principal = GUEST
     authenticated: bool = False
-    expires_s: float = 0.0  # loop time until which the client must authenticate again; 0: never
+    # The principal as it is now; raises InvalidCredential once the key or token does not hold.
+    check: Callable[[], Principal] | None = None
+    ends_s: float = 0.0  # Unix time when key or token expires; 0: it does not
+    ends: bool = False  # the connection ends with the next answer
     state: dict[type, Any] = field(default_factory=dict)
 
 

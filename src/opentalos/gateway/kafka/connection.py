@@ -10,12 +10,15 @@ import asyncio
 import logging
 import math
 import struct
+import time
 from collections import deque
-from typing import Protocol, cast
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
 
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.model.address import is_local, network_of
+from opentalos.model.errors import InvalidCredential
 from opentalos.wire.kafka.codec import KafkaFormatError
 
 PIPELINE_MAX = 16  # requests before reading pauses
@@ -34,6 +37,9 @@ class CallStart(Protocol):
         self, frame: memoryview, session: ClientSession, connection: "KafkaConnection"
     ) -> KafkaCall:
         """The call of a frame. Raises: KafkaFormatError."""
+
+    def admit(self, session: ClientSession, found: Mapping[str, Any] | None) -> None:
+        """Say who a client with this certificate is, before it authenticates."""
 
     def overlaps(self, call: KafkaCall) -> bool:
         """Whether it may begin while calls of its kind are under way."""
@@ -81,6 +87,8 @@ class KafkaConnection(asyncio.Protocol):
         self._await_request()
         if not self._port.admit(self):
             self.abort()
+            return
+        self._gateway.admit(self.session, transport.get_extra_info("peercert"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Requests under way complete; their responses are discarded."""
@@ -213,7 +221,7 @@ class KafkaConnection(asyncio.Protocol):
         if out:
             self._transport.writelines(out)
         if not under_way and not self._waiting:
-            if self._ending or self._port.draining:
+            if self._ending or self.session.ends or self._port.draining:
                 self._transport.close()
                 return
             self._await_request()
@@ -245,6 +253,22 @@ class KafkaConnection(asyncio.Protocol):
         """The client is idle, too slow with a request, or does not read."""
         self._port.cut += 1
         self.abort()
+
+    def look(self) -> None:
+        """End, after the requests under way, once the client's key or principal is gone.
+
+        One that has expired may still be followed by another, which clients send before their next
+        request; ``check_session`` refuses any other.
+        """
+        session = self.session
+        expired = 0.0 < session.ends_s <= time.time()
+        if session.check is None or session.ends or expired:
+            return
+        try:
+            session.caller = session.check()
+        except InvalidCredential as error:
+            session.ends = True
+            self._refuse(str(error))
 
     def drain(self, *, refused: bool = False) -> None:
         """Close at once if idle, else after the requests under way."""

@@ -8,19 +8,24 @@ says otherwise; so each handler answers errors where its response has room for t
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.broker import Broker
+from opentalos.gateway.http.tls_connection import certificate_of
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall
 from opentalos.gateway.kafka.connection import KafkaConnection
 from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.listener import KafkaPort
+from opentalos.gateway.kafka.mechanisms import Mechanisms
 from opentalos.gateway.slots import Slots
 from opentalos.gateway.thrift_http.authentication import Authenticator
-from opentalos.model.errors import TalosError
-from opentalos.wire.kafka.apis import ApiKey, api_of, read_header, read_request
+from opentalos.model.errors import InvalidCredential, TalosError
+from opentalos.model.identity import Principal
+from opentalos.wire.kafka.apis import Api, ApiKey, api_of, read_header, read_request
 from opentalos.wire.kafka.codec import Cursor, KafkaFormatError
 from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
 
@@ -36,6 +41,8 @@ class Services:
 
     broker: Broker
     authenticator: Authenticator
+    mechanisms: Mechanisms
+    certificates: CertificatePrincipals | None  # None: certificates identify nobody
     port: KafkaPort
     cluster: str
     versions: Mapping[ApiKey, Versions]  # of what is served
@@ -85,8 +92,8 @@ class KafkaGateway:
             return KafkaCall(api, header, request, session, connection.answered)
         if not includes(served.versions, header.version):
             raise KafkaFormatError(f"{api.key.name} version {header.version} is not served")
-        if not (served.open or session.authenticated):
-            raise KafkaFormatError(f"{api.key.name} before the client has authenticated")
+        if not served.open:
+            check_session(session, api)
         request = read_request(api, header.version, cursor)
         return KafkaCall(api, header, request, session, connection.answered)
 
@@ -95,6 +102,33 @@ class KafkaGateway:
             return self._table[ApiKey(key)]
         except (KeyError, ValueError):
             raise KafkaFormatError(f"requests of key {key} are not served") from None
+
+    def admit(self, session: ClientSession, found: Mapping[str, Any] | None) -> None:
+        """Who a client is before it authenticates: by its certificate, or a guest.
+
+        Args: found: the verified certificate, as ``SSLObject.getpeercert``.
+        """
+        services = self._services
+        session.authenticated = services.authenticator.anonymous
+        certificate, certificates = certificate_of(found), services.certificates
+        if certificate is None or certificates is None:
+            return
+        name = certificates.name(certificate, time.time())
+        if not name:
+            return
+
+        def check() -> Principal:
+            if certificate.expires_s <= time.time():
+                raise InvalidCredential("the certificate has expired")
+            return certificates.principal(name)
+
+        try:
+            session.caller = check()
+        except InvalidCredential as error:
+            services.authenticator.deny(session.peer, b"certificate:", error)
+            session.authenticated = False
+            return
+        session.check, session.authenticated = check, True
 
     def overlaps(self, call: KafkaCall) -> bool:
         """Whether it may begin while calls of its kind are under way."""
@@ -149,6 +183,20 @@ class KafkaGateway:
                 await asyncio.gather(*self._tasks, return_exceptions=True)
         for task in list(self._tasks):
             task.cancel()
+
+
+def check_session(session: ClientSession, api: Api) -> None:
+    """Whether the client may send this now, as the principal that it still is.
+
+    Raises: KafkaFormatError: the connection has to end.
+    """
+    if not session.authenticated:
+        raise KafkaFormatError(f"{api.key.name} before the client has authenticated")
+    if session.check is not None:
+        try:
+            session.caller = session.check()
+        except InvalidCredential as error:
+            raise KafkaFormatError(f"{api.key.name}: {error}") from error
 
 
 class UnknownVersion:

@@ -31,6 +31,9 @@ class KafkaConnection(Protocol):
     def expire(self) -> None:
         """The deadline passed."""
 
+    def look(self) -> None:
+        """Once a second: end if its client's key or token does not hold any more."""
+
     def resume(self) -> None:
         """There may be memory for its next request."""
 
@@ -153,6 +156,8 @@ class KafkaPort:
             connection = unswept.pop()
             if connection.deadline_s < now_s:
                 connection.expire()
+            else:
+                connection.look()
         if unswept:
             asyncio.get_running_loop().call_soon(self._sweep_some, unswept)
 

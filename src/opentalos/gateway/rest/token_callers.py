@@ -1,6 +1,8 @@
 """TokenCallers: callers that send a bearer token of the identity provider instead of a key."""
 
-from typing import Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from opentalos.broker.admin.token_principals import TokenPrincipals
 from opentalos.gateway.http.exchange import Exchange
@@ -10,6 +12,14 @@ from opentalos.model.errors import InvalidCredential
 from opentalos.model.identity import Principal, TokenIdentity
 
 _WHO = b"Bearer token:"  # in the audit
+
+
+class TokenCaller(NamedTuple):
+    """``check``: the principal as it is now. Raises: InvalidCredential: it was disabled."""
+
+    principal: Principal
+    expires_s: float  # Unix time
+    check: Callable[[], Principal]
 
 
 class Verifier(Protocol):
@@ -36,13 +46,33 @@ class TokenCallers:
         token = token_of(exchange.headers.get(b"authorization", b""))
         if token is None:
             return
+        await self._prepare(token, exchange.peer, private=exchange.private)
+
+    async def _prepare(self, token: str, peer: str, *, private: bool) -> TokenIdentity:
         try:
-            self._authenticator.check_private(exchange.private)
+            self._authenticator.check_private(private)
             await self._verifier.ready(token)
-            await self._principals.ensure(self._verifier.verify(token))
+            identity = self._verifier.verify(token)
+            await self._principals.ensure(identity)
         except InvalidCredential as error:
-            self._authenticator.deny(exchange.peer, _WHO, error)
+            self._authenticator.deny(peer, _WHO, error)
             raise
+        return identity
+
+    async def by_token(self, token: str, peer: str, *, private: bool) -> TokenCaller:
+        """Who a token is of that another protocol brought.
+
+        Raises: InvalidCredential, audited; Unavailable.
+        """
+        identity = await self._prepare(token, peer, private=private)
+        try:
+            principal = self._principals.principal(identity)
+        except InvalidCredential as error:
+            self._authenticator.deny(peer, _WHO, error)
+            raise
+        return TokenCaller(
+            principal, identity.expires_s, partial(self._principals.principal, identity)
+        )
 
     def caller(self, exchange: Exchange) -> Principal | None:
         """The principal; None: there is no token. Raises: InvalidCredential, audited."""

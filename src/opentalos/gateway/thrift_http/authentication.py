@@ -37,9 +37,9 @@ _MAC = CONTENT_MAC.encode()
 DIGEST_BYTES_MAX = 1 << 20  # digested on the loop, 2 ms
 _KEYS_MAX = 100_000  # cached HMAC states
 _PROVEN_MAX = 256  # addresses of a key
-_NO_MATCH = "unknown key or wrong signature"
+NO_MATCH = "unknown key or wrong signature"
 _EXPOSED = (
-    "secrets and tokens are not accepted over plain HTTP from another machine; use TLS, or set "
+    "secrets and tokens are not accepted without TLS from another machine; use TLS, or set "
     "secrets_over_http in [auth] if nobody can read the network"
 )
 # The original sender may get this too, if a proxy repeats requests; so it names the outcome.
@@ -247,6 +247,31 @@ class Authenticator:
         self._marked[key_id] = None
         return state.live.principal
 
+    def check_attempts(self, key_id: str, peer: str) -> None:
+        """Whether an address may prove to have this key now. Raises: AttemptsExceeded, audited."""
+        live = self.principals.key(key_id)
+        known = live is not None and not live.disabled
+        try:
+            self._guesses.check(network_of(peer), key_id if known else "")
+        except AttemptsExceeded as error:
+            self.deny(peer, b"Proof %b:" % key_id.encode(), error)
+            raise
+
+    def by_proof(self, key_id: str, peer: str, scheme: str, proven: bool) -> Principal:
+        """The principal of a key whose secret was proven, or was not.
+
+        Raises: InvalidCredential, AttemptsExceeded; both audited.
+        """
+        try:
+            state = self._state(key_id, peer)
+            self._check_match(state, key_id, peer, proven)
+            state.live.check_use(peer, int(time.time() * 1000))
+        except (InvalidCredential, AttemptsExceeded) as error:
+            self.deny(peer, f"{scheme} {key_id}:".encode(), error)
+            raise
+        self._marked[key_id] = None
+        return state.live.principal
+
     def by_header(self, exchange: Exchange) -> tuple[Principal, str]:
         """The principal and the key id that the Authorization header sends with a secret.
 
@@ -305,7 +330,7 @@ class Authenticator:
         proven = state.proven
         if not matched:
             self._guesses.failed(network_of(peer), key_id)
-            raise InvalidCredential(_NO_MATCH)
+            raise InvalidCredential(NO_MATCH)
         if peer not in proven:
             if len(proven) >= _PROVEN_MAX:
                 del proven[next(iter(proven))]
@@ -318,7 +343,7 @@ class Authenticator:
             network = network_of(peer)
             self._guesses.check(network, "")
             self._guesses.failed(network, "")
-            raise InvalidCredential(_NO_MATCH)
+            raise InvalidCredential(NO_MATCH)
         if self._guesses.pairs:
             self._guesses.check(network_of(peer), key_id)
         state = self._states.get(key_id)

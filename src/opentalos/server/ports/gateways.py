@@ -44,6 +44,8 @@ class Gateways:
     rest: RestGateway
     sds: SdsGateway
     authenticator: Authenticator
+    certificates: CertificatePrincipals | None
+    tokens: TokenCallers | None
     exact: Mapping[bytes, Handler]
     prefixes: Sequence[tuple[bytes, Handler]]
 
@@ -126,7 +128,7 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
         b"/": _status_page(broker, callers),
         **api_page.routes(),
     }
-    return Gateways(thrift, rest, sds, authenticator, exact, prefixes)
+    return Gateways(thrift, rest, sds, authenticator, certificates, tokens, exact, prefixes)
 
 
 def _status_page(broker: Broker, callers: Callers) -> Handler:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast
 from opentalos.broker.broker import Broker
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.gateway.kafka.listener import KafkaPort
-from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.address import is_loopback, split_address
 from opentalos.model.errors import ConfigError
 from opentalos.model.settings.kafka import KafkaSettings
 from opentalos.server.config import parse_address
+from opentalos.server.ports.gateways import Gateways
 
 if TYPE_CHECKING:
     from opentalos.gateway.kafka.gateway import KafkaGateway
@@ -28,7 +28,7 @@ class Behind:
     """What the port serves."""
 
     broker: Broker
-    authenticator: Authenticator
+    gateways: Gateways  # how callers are found
     cluster: str  # its id; of a single server the server's name
 
 
@@ -62,9 +62,9 @@ class KafkaServer:
             f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
         )
 
-    def serve(self, broker: Broker, authenticator: Authenticator, cluster: str) -> None:
+    def serve(self, broker: Broker, gateways: Gateways, cluster: str) -> None:
         """Answer requests from now on."""
-        self._behind = Behind(broker, authenticator, cluster or broker.context.config.server)
+        self._behind = Behind(broker, gateways, cluster or broker.context.config.server)
 
     def _connection(self, port: KafkaPort) -> asyncio.Protocol:
         if self._behind is None:
@@ -78,10 +78,14 @@ class KafkaServer:
     def _opened(self, behind: Behind) -> "KafkaGateway":
         from opentalos.gateway.kafka.gateway import KafkaGateway, Services
         from opentalos.gateway.kafka.handlers import TABLE
+        from opentalos.gateway.kafka.mechanisms import Mechanisms
 
+        authenticator = behind.gateways.authenticator
         services = Services(
             broker=behind.broker,
-            authenticator=behind.authenticator,
+            authenticator=authenticator,
+            mechanisms=Mechanisms(behind.broker, authenticator, behind.gateways.tokens),
+            certificates=behind.gateways.certificates,
             port=self.port,
             cluster=behind.cluster,
             versions={key: served.versions for key, served in TABLE.items()},

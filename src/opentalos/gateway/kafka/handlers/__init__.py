@@ -10,6 +10,6 @@ TABLE: Table = {
     ApiKey.DESCRIBE_CLUSTER: Served(cluster.describe, (0, 2)),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served(metadata.describe_partitions, (0, 0)),
     ApiKey.FIND_COORDINATOR: Served(cluster.find_coordinator, (0, 6)),
-    ApiKey.SASL_HANDSHAKE: Served(sasl.handshake, (0, 1), open=True),
+    ApiKey.SASL_HANDSHAKE: Served(sasl.handshake, (1, 1), open=True),
     ApiKey.SASL_AUTHENTICATE: Served(sasl.authenticate, (0, 2), open=True),
 }

@@ -230,4 +230,6 @@ def _partition_of(number: int, leader: int) -> DescribeTopicPartitionsResponsePa
         leader_id=leader,
         replica_nodes=[leader] if known else [],
         isr_nodes=[leader] if known else [],
+        eligible_leader_replicas=[],  # Java's clients fail on null
+        last_known_elr=[],
     )
