@@ -6,7 +6,7 @@ PY := .venv/bin/python
 ACCELERATOR_ARGUMENT := $(if $(filter off,$(ACCELERATOR)),--remove,--if-possible)
 SPARK_KILLS := $(wildcard tests/spark/*/test_*_kills.py)
 
-.PHONY: help setup accelerator quick check test release demo bench bench-compare bench-cluster bench-placement bench-sdk bench-spark bench-sds faults replay soak generate lock package image-check docs docs-serve clean
+.PHONY: help setup accelerator quick check test release demo bench bench-compare bench-cluster bench-placement bench-sdk bench-spark bench-sds bench-kafka faults replay soak generate lock package image-check docs docs-serve clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
@@ -56,6 +56,9 @@ bench-spark: setup  ## format(talos) against Spark's Kafka connector, and the pi
 
 bench-sds: setup  ## structured tables with streams and without, on SQLite and HBase, and a picture; BENCH as above
 	@$(PY) -m bench.sds_figures $(BENCH)
+
+bench-kafka: setup  ## the Kafka port beside Apache Kafka, and docs/internals/kafka-figures.md; BENCH as above
+	@$(PY) -m bench.kafka $(or $(BENCH),--page)
 
 faults: setup  ## every fault many times under load, and 3,000 seeds of the simulation
 	@$(PY) -m opentalos.testing 100000 --count 2000
