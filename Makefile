@@ -65,7 +65,7 @@ faults: setup  ## every fault many times under load, and 3,000 seeds of the simu
 	@$(PY) -m opentalos.testing --cluster 100000 --count 1000
 	@OPENTALOS_KILLS=50 $(PY) -m pytest -q tests/e2e/test_kill.py tests/e2e/test_table_kill.py \
 	  tests/e2e/sdk/test_client_history.py tests/e2e/sdk/test_producer_kills.py \
-	  tests/e2e/sdk/test_consumer_kills.py
+	  tests/e2e/sdk/test_consumer_kills.py tests/e2e/kafka/test_history.py
 	@OPENTALOS_POWER_CUTS=100 $(PY) -m pytest -q -s tests/power
 	@OPENTALOS_KILLS=20 $(PY) -m pytest -q $(SPARK_KILLS)
 	@OPENTALOS_FAULTS=full $(PY) scripts/run_lanes.py faults

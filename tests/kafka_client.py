@@ -1,0 +1,122 @@
+"""A process of confluent-kafka that writes or reads one partition and records each call.
+
+usage: python -m tests.kafka_client JSON     until its standard input ends
+
+``kind``: "put" (each message is sent once), "put-idempotent" (repeated until it is done) or "poll".
+Histories are JSON lines of opentalos.testing.simulation.history.
+"""
+
+import json
+import select
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka
+
+from opentalos.testing.simulation.history import Recorder
+
+PAUSE_S = 0.002  # between two messages
+WAITING_MAX = 200  # messages without an outcome
+FLUSH_S = 60.0
+SEND_ONCE = {"retries": "0", "enable.idempotence": False, "message.timeout.ms": 5_000}
+REPEAT = {"enable.idempotence": True, "message.timeout.ms": 300_000}
+READ = {
+    "group.id": "not-used",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "fetch.wait.max.ms": 100,
+}
+QUICK = {  # a server that was killed is back within a second
+    "acks": "all",
+    "linger.ms": 5,
+    "socket.timeout.ms": 3_000,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.max.ms": 200,
+    "log_level": 0,
+}
+
+
+def ended() -> bool:
+    """Whether the caller closed our standard input."""
+    return bool(select.select([sys.stdin], [], [], 0)[0])
+
+
+def put(given: dict[str, Any], recorder: Recorder) -> None:
+    """Write until stopped, then wait for every outcome."""
+    idempotent = given["kind"] == "put-idempotent"
+    producer = confluent_kafka.Producer(
+        given["settings"] | QUICK | (REPEAT if idempotent else SEND_ONCE)
+    )
+    topic, partition, name = given["topic"], given["partition"], given["name"]
+
+    def outcome_of(operation: Any) -> Callable[[Any, Any], None]:
+        def done(error: Any, message: Any) -> None:
+            if error is None:
+                recorder.ok(operation, offset=message.offset())
+            else:
+                recorder.unknown(operation, str(error))
+
+        return done
+
+    count = 0
+    while not ended():
+        if len(producer) < WAITING_MAX:
+            text = f"{name}-{count}"
+            count += 1
+            args = {"topic": topic, "partition": partition, "ids": [text]}
+            operation = recorder.invoke(name, "put", **args, idempotent=idempotent)
+            producer.produce(
+                topic, text.encode(), partition=partition, on_delivery=outcome_of(operation)
+            )
+        producer.poll(PAUSE_S)
+    left = producer.flush(FLUSH_S)
+    if left:
+        raise TimeoutError(f"{left} messages have no outcome")
+
+
+def poll(given: dict[str, Any], recorder: Recorder) -> None:
+    """Follow a partition from its start until stopped."""
+    consumer = confluent_kafka.Consumer(
+        {key: value for key, value in (given["settings"] | QUICK | READ).items() if key not in PUTS}
+    )
+    topic, partition, name = given["topic"], given["partition"], given["name"]
+    consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0)])
+    while not ended():
+        args = {"topic": topic, "partition": partition, "session": 0}
+        operation = recorder.invoke(name, "poll", **args)
+        messages = consumer.consume(500, 0.1)
+        recorder.ok(operation, blocks=blocks_of(messages))
+    consumer.close()
+
+
+def blocks_of(messages: list[confluent_kafka.Message]) -> list[object]:
+    """Raises: ValueError: the position is not in the log, which retention does not explain here."""
+    found: list[object] = []
+    for message in messages:
+        error, value = message.error(), message.value()
+        if error is None:
+            found.append([message.offset(), [None if value is None else value.decode()]])
+        elif error.code() in NEVER:
+            raise ValueError(str(error))
+    return found
+
+
+NEVER = (
+    confluent_kafka.KafkaError.OFFSET_OUT_OF_RANGE,
+    confluent_kafka.KafkaError._AUTO_OFFSET_RESET,
+)
+PUTS = ("acks", "linger.ms", "retry.backoff.max.ms")
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    with open(given["file"], "w") as sink:
+        recorder = Recorder(time.monotonic, sink)
+        (poll if given["kind"] == "poll" else put)(given, recorder)
+
+
+if __name__ == "__main__":
+    main()
