@@ -72,6 +72,36 @@ class PermissionService:
 
         await self._context.topics.change(topic, without)
 
+    @audited("grant", "resource", "identifier", "permission")
+    async def grant_more(
+        self, caller: Principal, resource: str, identifier: str, permission: Permission
+    ) -> None:
+        """Add permissions to those of an identifier; like ``grant_to`` otherwise."""
+        topic = self._context.topic(caller, Permission.CHANGE_PERMISSION, resource)
+        await self._context.changes.admit(caller)
+
+        def add(now: Topic) -> Topic:
+            grantee = _kinds_of(now, identifier)[0]
+            return granted(now, grantee, now.acl.get(grantee, 0) | int(permission))
+
+        await self._context.topics.change(topic, add)
+
+    @audited("revoke", "resource", "identifier", "permission")
+    async def revoke_some(
+        self, caller: Principal, resource: str, identifier: str, permission: Permission
+    ) -> None:
+        """Take permissions from an identifier; those it does not have are no error."""
+        topic = self._context.topic(caller, Permission.CHANGE_PERMISSION, resource)
+        await self._context.changes.admit(caller)
+
+        def without(now: Topic) -> Topic:
+            for grantee in _kinds_of(now, identifier):
+                kept = now.acl.get(grantee, 0) & ~int(permission)
+                now = granted(now, grantee, kept) if kept else revoked(now, grantee)
+            return now
+
+        await self._context.topics.change(topic, without)
+
     async def set_accepted(self, caller: Principal, name: str, accepted: bool) -> None:
         """Accept the grants that the caller has on a topic, or take the acceptance back.
 

@@ -55,6 +55,7 @@ class TopicService:
     ) -> None:
         self._context, self._quotas, self._audit = context, quotas, context.audit
         self._reader, self._upkeep = reader, upkeep
+        self.trials = TopicTrials(context, quotas)
         # Counting and creating are one step, so that parallel calls cannot pass a limit together.
         self._counting = asyncio.Lock()
 
@@ -66,19 +67,8 @@ class TopicService:
             StoreUnavailable: a topic of that name is still being deleted.
         """
         context = self._context
-        context.authorizer.authorize_own(caller, "create a topic", new.name)
-        try:
-            owner, name = split_name(caller, new.name)
-        except PermissionDenied:
-            context.authorizer.refuse(caller, "create a topic of another owner", new.name)
-        clock = context.clock
-        topic = new_topic(
-            new,
-            (owner, name),
-            clock.token(UUID_BYTES).hex(),
-            clock.wall_ms(),
-            context.config.topic,
-        )
+        topic = _requested_topic(context, caller, new)
+        owner, name = topic.owner, topic.name
         await context.changes.admit(caller)
         await self._make_way(owner, name)  # it may wait for storage, so outside the lock
         try:
@@ -122,7 +112,8 @@ class TopicService:
             if change.partitions is not None and change.partitions > topic.partitions:
                 # Errors in the change take precedence over limits.
                 changed_topic(topic, change, now_ms, context.config.topic)
-                self._check_counts(topic.owner, change.partitions - topic.partitions, topics=0)
+                more = change.partitions - topic.partitions
+                _check_counts(context, self._quotas, topic.owner, more, topics=0)
             changed = await context.topics.change(
                 topic, lambda now: changed_topic(now, change, now_ms, context.config.topic)
             )
@@ -207,7 +198,7 @@ class TopicService:
     async def _store(self, topic: Topic) -> None:
         """Raises: QuotaExceeded; AlreadyExists: live or a tombstone, and visible here now."""
         async with self._counting:
-            self._check_counts(topic.owner, topic.partitions, topics=1)
+            _check_counts(self._context, self._quotas, topic.owner, topic.partitions, topics=1)
             await self._context.keys.ensure((topic.owner,))
             await self._context.topics.create(topic)
 
@@ -226,24 +217,69 @@ class TopicService:
         if self._context.topics.record(owner, name) is not None:
             raise StoreUnavailable(f"a former topic {name} is still being deleted; try again")
 
-    def _check_counts(self, owner: str, partitions: int, *, topics: int) -> None:
-        config, owned = self._context.config, self._context.topics.owned_by(owner)
-        all_topics = self._context.topics
-        total = len(all_topics.all()) - len(all_topics.owned_by(SYSTEM_TENANT))
-        if topics and total + topics > config.topic.topics_max:
-            raise QuotaExceeded(
-                f"topics of this service: limit {config.topic.topics_max}, measured {total}"
-            )
-        quota = self._quotas.user(owner)
-        limit = quota.topics if quota and quota.topics is not None else config.quota.user_topics
-        if topics and limit and len(owned) + topics > limit:
-            raise QuotaExceeded(
-                f"topics of {owner}: limit {limit} topics, measured {len(owned)} topics"
-            )
-        most = partitions_limit(owner, self._quotas.approved().get(owner), config.quota)
-        used = sum(topic.partitions for topic in owned)
-        if most is not None and used + partitions > most:
-            raise QuotaExceeded(
-                f"partitions of {owner}: limit {most} partitions, measured {used} "
-                f"partitions, requested {partitions} more"
-            )
+
+class TopicTrials:
+    """What a change would make of a topic, for callers that only ask; nothing is stored.
+
+    Each raises what the change would raise, as far as this server knows.
+    """
+
+    def __init__(self, context: BrokerContext, quotas: QuotaCatalog) -> None:
+        self._context, self._quotas = context, quotas
+
+    def create_topic(self, caller: Principal, new: NewTopic) -> Topic:
+        """The topic that would be made; its uuid will be another one."""
+        topic = _requested_topic(self._context, caller, new)
+        former = self._context.topics.record(topic.owner, topic.name)
+        if former is not None and former.status == TopicStatus.ACTIVE:
+            raise TopicExists(f"topic {topic.name} exists")
+        _check_counts(self._context, self._quotas, topic.owner, topic.partitions, topics=1)
+        return topic
+
+    def change_attribute(self, caller: Principal, resource: str, change: AttributeChange) -> Topic:
+        """The topic as it would be."""
+        context = self._context
+        topic = context.topic(caller, Permission.CHANGE_TOPIC, resource)
+        changed = changed_topic(topic, change, context.clock.wall_ms(), context.config.topic)
+        if changed.partitions > topic.partitions:
+            more = changed.partitions - topic.partitions
+            _check_counts(context, self._quotas, topic.owner, more, topics=0)
+        return changed
+
+
+def _requested_topic(context: BrokerContext, caller: Principal, new: NewTopic) -> Topic:
+    """Raises: InvalidName, InvalidTopicParams, PermissionDenied."""
+    context.authorizer.authorize_own(caller, "create a topic", new.name)
+    try:
+        owner_and_name = split_name(caller, new.name)
+    except PermissionDenied:
+        context.authorizer.refuse(caller, "create a topic of another owner", new.name)
+    clock = context.clock
+    uuid = clock.token(UUID_BYTES).hex()
+    return new_topic(new, owner_and_name, uuid, clock.wall_ms(), context.config.topic)
+
+
+def _check_counts(
+    context: BrokerContext, quotas: QuotaCatalog, owner: str, partitions: int, *, topics: int
+) -> None:
+    """Raises: QuotaExceeded."""
+    config, owned = context.config, context.topics.owned_by(owner)
+    all_topics = context.topics
+    total = len(all_topics.all()) - len(all_topics.owned_by(SYSTEM_TENANT))
+    if topics and total + topics > config.topic.topics_max:
+        raise QuotaExceeded(
+            f"topics of this service: limit {config.topic.topics_max}, measured {total}"
+        )
+    quota = quotas.user(owner)
+    limit = quota.topics if quota and quota.topics is not None else config.quota.user_topics
+    if topics and limit and len(owned) + topics > limit:
+        raise QuotaExceeded(
+            f"topics of {owner}: limit {limit} topics, measured {len(owned)} topics"
+        )
+    most = partitions_limit(owner, quotas.approved().get(owner), config.quota)
+    used = sum(topic.partitions for topic in owned)
+    if most is not None and used + partitions > most:
+        raise QuotaExceeded(
+            f"partitions of {owner}: limit {most} partitions, measured {used} "
+            f"partitions, requested {partitions} more"
+        )

@@ -3,8 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Protocol
 
-from opentalos.gateway.http.exchange import Exchange
+
+class ScopedRequest(Protocol):
+    """A request of any protocol, as log lines and the audit name it."""
+
+    @property
+    def peer(self) -> str: ...  # address of the client
+    @property
+    def request_id(self) -> str: ...
 
 
 class _Scope:
@@ -13,15 +21,15 @@ class _Scope:
 
     __slots__ = ("exchange",)
 
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange: Exchange | None = exchange
+    def __init__(self, exchange: ScopedRequest) -> None:
+        self.exchange: ScopedRequest | None = exchange
 
 
 _CURRENT: ContextVar[_Scope | None] = ContextVar("opentalos_request", default=None)
 
 
 @contextmanager
-def request_scope(exchange: Exchange) -> Iterator[None]:
+def request_scope(exchange: ScopedRequest) -> Iterator[None]:
     """Log lines inside this block have the id of the request."""
     scope = _Scope(exchange)
     token = _CURRENT.set(scope)
