@@ -55,6 +55,16 @@ class KafkaCall:
         """Of the request and its response."""
         return self.header.version
 
+    @property
+    def peer(self) -> str:
+        """Address of the client, for log lines and the audit."""
+        return self.session.peer
+
+    @property
+    def request_id(self) -> str:
+        """The client's id and its number of the request; both are its own choice."""
+        return f"{self.header.client_id or ''}/{self.header.correlation_id}"
+
     def answer(self, response: KafkaStruct) -> None:
         """Send a response."""
         raw = write_response(self.api, self.version, self.header.correlation_id, response)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.broker import Broker
+from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.http.tls_connection import certificate_of
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall
 from opentalos.gateway.kafka.connection import KafkaConnection
@@ -157,7 +158,8 @@ class KafkaGateway:
     async def _run(self, served: Served, call: KafkaCall) -> None:
         try:
             made: Any = served.handle(self._services, call)
-            call.answer(await made)
+            with request_scope(call):
+                call.answer(await made)
         except asyncio.CancelledError:
             call.answer_raw([])
             raise

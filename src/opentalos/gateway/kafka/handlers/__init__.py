@@ -2,6 +2,7 @@
 
 from opentalos.gateway.kafka.gateway import Served, Table
 from opentalos.gateway.kafka.handlers import api_versions, cluster, metadata, sasl
+from opentalos.gateway.kafka.handlers.admin import configs, partitions, topics
 from opentalos.wire.kafka.apis import ApiKey
 
 TABLE: Table = {
@@ -10,6 +11,11 @@ TABLE: Table = {
     ApiKey.DESCRIBE_CLUSTER: Served(cluster.describe, (0, 2)),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served(metadata.describe_partitions, (0, 0)),
     ApiKey.FIND_COORDINATOR: Served(cluster.find_coordinator, (0, 6)),
+    ApiKey.CREATE_TOPICS: Served(topics.create, (2, 7)),
+    ApiKey.DELETE_TOPICS: Served(topics.delete, (1, 6)),
+    ApiKey.CREATE_PARTITIONS: Served(partitions.create, (0, 3)),
+    ApiKey.DESCRIBE_CONFIGS: Served(configs.describe, (1, 4)),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Served(configs.alter, (0, 1)),
     ApiKey.SASL_HANDSHAKE: Served(sasl.handshake, (1, 1), open=True),
     ApiKey.SASL_AUTHENTICATE: Served(sasl.authenticate, (0, 2), open=True),
 }

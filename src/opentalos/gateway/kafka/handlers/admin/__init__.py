@@ -1,0 +1,1 @@
+"""Administration: topics, their settings and permissions."""
