@@ -2,7 +2,7 @@
 
 from opentalos.gateway.kafka.gateway import Served, Table
 from opentalos.gateway.kafka.handlers import api_versions, cluster, metadata, sasl
-from opentalos.gateway.kafka.handlers.admin import configs, partitions, topics
+from opentalos.gateway.kafka.handlers.admin import acls, configs, partitions, topics
 from opentalos.wire.kafka.apis import ApiKey
 
 TABLE: Table = {
@@ -16,6 +16,9 @@ TABLE: Table = {
     ApiKey.CREATE_PARTITIONS: Served(partitions.create, (0, 3)),
     ApiKey.DESCRIBE_CONFIGS: Served(configs.describe, (1, 4)),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Served(configs.alter, (0, 1)),
+    ApiKey.DESCRIBE_ACLS: Served(acls.describe, (1, 3)),
+    ApiKey.CREATE_ACLS: Served(acls.create, (1, 3)),
+    ApiKey.DELETE_ACLS: Served(acls.delete, (1, 3)),
     ApiKey.SASL_HANDSHAKE: Served(sasl.handshake, (1, 1), open=True),
     ApiKey.SASL_AUTHENTICATE: Served(sasl.authenticate, (0, 2), open=True),
 }

@@ -1,0 +1,196 @@
+"""Permissions of topics as access control lists of Kafka, and back.
+
+A permission is what a principal, team or organisation may do with one topic. So each list entry is
+of a topic by its name, allows, and holds from any host; the owner's rights are no entries, since
+nobody can change them. What else Kafka can express is refused when it is created, and matches
+nothing in a filter.
+
+Source: Apache Kafka 4.3, org.apache.kafka.common.acl and .resource, for the numbers.
+"""
+
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from opentalos.gateway.kafka.handlers.admin.outcome import Refused
+from opentalos.model.identity import GUEST, Permission
+from opentalos.wire.kafka.errors import ErrorCode
+
+ANY: Final = 1  # in a filter, of every kind below
+ANY_HOST: Final = "*"
+_USER: Final = "User:"
+_ANONYMOUS: Final = "ANONYMOUS"
+_SHOWN_MAX: Final = 100
+
+
+class ResourceType(IntEnum):
+    """What an entry is about."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How an entry names it. MATCH is a filter's: every entry that concerns the name."""
+
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """What may be done."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class PermissionType(IntEnum):
+    """Whether it is allowed."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+BITS: Final = {
+    AclOperation.READ: Permission.GET_MESSAGE,
+    AclOperation.WRITE: Permission.PUT_MESSAGE,
+    AclOperation.DESCRIBE: Permission.DESCRIBE_TOPIC,
+}
+_WHY_NOT: Final = {
+    AclOperation.ALL: "only the owner may do everything: grant READ, WRITE and DESCRIBE",
+    AclOperation.CREATE: "everybody creates topics of their own, and nobody those of others",
+    AclOperation.DELETE: "only the owner deletes a topic",
+    AclOperation.ALTER: "only the owner changes a topic",
+    AclOperation.ALTER_CONFIGS: "only the owner changes the settings of a topic",
+    AclOperation.DESCRIBE_CONFIGS: "DESCRIBE includes the settings",
+}
+
+
+class Entry(NamedTuple):
+    """One entry as Kafka shows it, and the grant behind it."""
+
+    topic: str  # as the caller names it
+    resource: str
+    identifier: str
+    operation: AclOperation
+
+    @property
+    def principal(self) -> str:
+        """With the kind of principal in front."""
+        return principal_of(self.identifier)
+
+
+class Grant(NamedTuple):
+    """What one entry to create asks for."""
+
+    topic: str  # as the caller names it
+    identifier: str
+    permission: Permission
+
+
+class Filter(NamedTuple):
+    """Which entries. An empty name or principal stands for any."""
+
+    topic: str
+    identifier: str
+    permission: Permission  # NONE: nothing can match
+
+
+def principal_of(identifier: str) -> str:
+    """The principal of a grantee; callers without a key are Kafka's anonymous user."""
+    return _USER + (_ANONYMOUS if identifier == GUEST.id else identifier)
+
+
+def entries_of(topic: str, resource: str, identifier: str, mask: int) -> list[Entry]:
+    """The entries of one grant."""
+    return [
+        Entry(topic, resource, identifier, operation)
+        for operation, bit in BITS.items()
+        if mask & bit
+    ]
+
+
+def grant_of(asked: Any) -> Grant:
+    """The grant of an AclCreation. Raises: Refused: permissions cannot express it."""
+    if asked.resource_type != ResourceType.TOPIC:
+        raise _refused(_why_not_resource(asked.resource_type))
+    if asked.resource_pattern_type != PatternType.LITERAL or asked.resource_name == "*":
+        raise _refused("permissions are of one topic: name it, without a pattern")
+    if asked.permission_type != PermissionType.ALLOW:
+        raise _refused("permissions only allow: take the entry that allows it away")
+    if asked.host != ANY_HOST:
+        raise _refused("permissions hold from any host (*); restrict the addresses of a key")
+    try:
+        operation = AclOperation(asked.operation)
+    except ValueError:
+        raise _refused(f"there is no operation {asked.operation}") from None
+    if operation not in BITS:
+        why = _WHY_NOT.get(operation, "it is no operation on topics")
+        raise _refused(f"{operation.name} cannot be granted: {why}")
+    return Grant(asked.resource_name, identifier_of(asked.principal), BITS[operation])
+
+
+def identifier_of(principal: str) -> str:
+    """The grantee of a principal. Raises: Refused."""
+    name = principal.removeprefix(_USER)
+    if name == principal or not name:
+        raise _refused(f"{principal[:_SHOWN_MAX]!r} is no principal: write User:NAME")
+    if name == "*":
+        raise _refused("nothing can be granted to everybody: name principals or an organisation")
+    return GUEST.id if name == _ANONYMOUS else name
+
+
+def filter_of(asked: Any) -> Filter | None:
+    """The filter of a DescribeAcls request or a DeleteAclsFilter; None: nothing can match it.
+
+    Raises: Refused: it is none.
+    """
+    kinds = (
+        (asked.resource_type_filter, ResourceType),
+        (asked.pattern_type_filter, PatternType),
+        (asked.operation, AclOperation),
+        (asked.permission_type, PermissionType),
+    )
+    for value, kind in kinds:
+        if value != ANY and value not in list(kind):
+            raise _refused(f"the filter has an unknown {kind.__name__}: {value}")
+    principal, name = asked.principal_filter, asked.resource_name_filter
+    patterns = (ANY, PatternType.LITERAL, PatternType.MATCH)
+    impossible = (
+        asked.resource_type_filter not in (ANY, ResourceType.TOPIC)
+        or asked.pattern_type_filter not in patterns
+        or asked.permission_type not in (ANY, PermissionType.ALLOW)
+        or asked.host_filter not in (None, ANY_HOST)
+        or (principal is not None and not principal.startswith(_USER))
+        or (asked.operation != ANY and asked.operation not in BITS)
+        or name in ("", "*")
+        or principal in (_USER, _USER + "*")
+    )
+    if impossible:
+        return None
+    every = Permission.GET_MESSAGE | Permission.PUT_MESSAGE | Permission.DESCRIBE_TOPIC
+    permission = every if asked.operation == ANY else BITS[asked.operation]
+    return Filter(name or "", "" if principal is None else identifier_of(principal), permission)
+
+
+def _why_not_resource(kind: int) -> str:
+    if kind == ResourceType.GROUP:
+        return "groups need no entry: who may read a topic may use groups on it; grant READ"
+    return "only topics have permissions"
+
+
+def _refused(text: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REQUEST, text)
