@@ -23,6 +23,7 @@ UNLIMITED: Final = "-1"
 NEVER: Final = str((1 << 63) - 1)  # of flush.messages: no flush is waited for
 _MS: Final = 1_000
 _LONG_DIGITS_MAX: Final = 19
+_FLUSHES: Final = {"1": Durability.SYNCED, NEVER: Durability.FLUSHED}
 
 
 class Source(IntEnum):
@@ -108,7 +109,7 @@ def _retention_bytes(topic: Topic, config: BrokerConfig) -> str:
 
 
 def _flush_messages(topic: Topic, config: BrokerConfig) -> str:
-    return "1" if topic.durability is Durability.SYNCED else NEVER
+    return next(text for text, level in _FLUSHES.items() if level is topic.durability)
 
 
 def message_bytes_max(config: BrokerConfig) -> str:
@@ -142,10 +143,10 @@ _LISTED: Final = (
         "official Talos SDKs do. It can be given only when the topic is created.",
     ),
     TopicConfig(
-        name="flush.messages", kind=Kind.LONG, server_name="log.flush.interval.messages",
-        value=_flush_messages, default=_default("1"),
-        text="1 for synced topics: each acknowledged message was flushed to disk. The largest "
-        "number for flushed ones. Set talos.durability to change it.",
+        name="flush.messages", kind=Kind.LONG, read_only=False,
+        server_name="log.flush.interval.messages", value=_flush_messages, default=_default("1"),
+        text="talos.durability for tools that know only Kafka's settings: 1 is synced, the largest "
+        f"number, {NEVER}, is flushed.",
     ),
     TopicConfig(
         name="max.message.bytes", kind=Kind.INT, server_name="message.max.bytes",
@@ -234,7 +235,10 @@ def _set(asked: Asked, entry: TopicConfig, value: str) -> None:
     elif entry.name == "talos.durability":
         asked.attributes[DURABILITY_KEY] = value
     else:
+        # Also of flush.messages, as the request may set talos.durability to something else.
         asked.fixed[entry.name] = value
+        if entry.name == "flush.messages" and value.strip() in _FLUSHES:
+            asked.attributes.setdefault(DURABILITY_KEY, _FLUSHES[value.strip()].value)
 
 
 def _reset(asked: Asked, entry: TopicConfig, config: BrokerConfig) -> None:
@@ -243,7 +247,7 @@ def _reset(asked: Asked, entry: TopicConfig, config: BrokerConfig) -> None:
         asked.retention_s = config.topic.retention_default_s
     elif entry.name == "retention.bytes":
         asked.removed.append(RETENTION_BYTES_KEY)
-    elif entry.name == "talos.durability":
+    elif entry.name in ("talos.durability", "flush.messages"):
         asked.removed.append(DURABILITY_KEY)
     elif entry.name == "talos.partitioner":
         raise _invalid("talos.partitioner can be given only when a topic is created")

@@ -79,7 +79,12 @@ async def test_a_topic_shows_its_settings(version: int) -> None:
             "min.insync.replicas": "1",
         }
         writable = [name for name, entry in shown.items() if not entry.read_only]
-        assert writable == ["retention.ms", "retention.bytes", "talos.durability"]
+        assert writable == [
+            "retention.ms",
+            "retention.bytes",
+            "talos.durability",
+            "flush.messages",
+        ]
         of_topic = [name for name, entry in shown.items() if entry.config_source == 1]
         assert of_topic == ["talos.durability", "flush.messages"]
         synonyms = [(each.name, each.source) for each in shown["flush.messages"].synonyms]
@@ -209,3 +214,25 @@ async def test_unknown_and_not_granted_are_answered_alike() -> None:
         for secret, unknown in (shown, changed):
             assert secret.error_code == unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert secret.error_message == unknown.error_message.replace("/u", "/t")
+
+
+async def test_durability_has_a_name_of_kafka_too() -> None:
+    async with world() as w:
+        await w.topic(ALICE)
+        client, never = Client(w, ALICE), "9223372036854775807"
+        for operations, level in (
+            ([(SET, "flush.messages", never)], "flushed"),
+            ([(DELETE, "flush.messages", None)], "synced"),
+            ([(SET, "flush.messages", never), (SET, "talos.durability", "flushed")], "flushed"),
+            ([(SET, "flush.messages", "1")], "synced"),
+            ([(SET, "talos.durability", "synced"), (DELETE, "flush.messages", None)], "synced"),
+        ):
+            (done,) = await alter(client, change("t", *operations))
+            assert (done.error_code, done.error_message) == (0, None)
+            assert w.broker.topics.find_topic(ALICE, "t").durability.value == level
+        for contradiction in (
+            [(SET, "flush.messages", never), (SET, "talos.durability", "synced")],
+            [(SET, "talos.durability", "flushed"), (SET, "flush.messages", "1")],
+        ):
+            (refused,) = await alter(client, change("t", *contradiction))
+            assert refused.error_code == ErrorCode.INVALID_CONFIG
