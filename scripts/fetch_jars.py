@@ -3,7 +3,7 @@
 Quick when they are there. Never fails: what needs no Java must work without it.
 """
 
-from opentalos.backends.jars import CLIENT, JAVA_CLIENTS, PIPELINES, SERVERS, fetch
+from opentalos.backends.jars import CLIENT, JAVA_CLIENTS, PIPELINES, SERVERS, SPARK_KAFKA, fetch
 from opentalos.backends.places import BackendError
 
 
@@ -24,6 +24,7 @@ def main() -> None:
     fetch_all((*SERVERS, CLIENT), "clusters")
     fetch_all(PIPELINES, "pipelines with their backends")
     fetch_all((JAVA_CLIENTS,), "the official Java clients")
+    fetch_all((SPARK_KAFKA,), "Spark's Kafka connector")
 
 
 if __name__ == "__main__":

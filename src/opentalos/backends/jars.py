@@ -15,7 +15,7 @@ SERVERS = ("hdfs", "zookeeper", "hbase")
 PIPELINES = ("druid", "kafka")  # used with pipelines; servers do not need them
 CLIENT = "client"
 JAVA_CLIENTS = "java-clients"  # the official Java clients, for tests
-SPARK_KAFKA = "spark-kafka"  # Spark's Kafka connector, for the benchmark
+SPARK_KAFKA = "spark-kafka"  # Spark's Kafka connector, for tests and the benchmark
 
 _POMS = Path(__file__).parent / "poms"
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
