@@ -3,7 +3,15 @@
 Quick when they are there. Never fails: what needs no Java must work without it.
 """
 
-from opentalos.backends.jars import CLIENT, JAVA_CLIENTS, PIPELINES, SERVERS, SPARK_KAFKA, fetch
+from opentalos.backends.jars import (
+    CLIENT,
+    DRUID_KAFKA,
+    JAVA_CLIENTS,
+    PIPELINES,
+    SERVERS,
+    SPARK_KAFKA,
+    fetch,
+)
 from opentalos.backends.places import BackendError
 
 
@@ -24,7 +32,7 @@ def main() -> None:
     fetch_all((*SERVERS, CLIENT), "clusters")
     fetch_all(PIPELINES, "pipelines with their backends")
     fetch_all((JAVA_CLIENTS,), "the official Java clients")
-    fetch_all((SPARK_KAFKA,), "Spark's Kafka connector")
+    fetch_all((SPARK_KAFKA, DRUID_KAFKA), "what Spark and Druid read from Kafka's port")
 
 
 if __name__ == "__main__":

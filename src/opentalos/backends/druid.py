@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from opentalos.backends.daemon import Launch
-from opentalos.backends.jars import java, need_jars
+from opentalos.backends.jars import DRUID_KAFKA, fetched, java, need_jars
 from opentalos.backends.places import BackendError
 from opentalos.backends.ports import HOST
 from opentalos.backends.service import Backend
@@ -32,7 +32,10 @@ _FOLDERS: Final = ("conf", "tmp", "deep", "segments", "tasks", "indexing-logs", 
 
 
 class DruidBackend(Backend):
-    """Four daemons, which discover each other through the ZooKeeper below the same directory."""
+    """Four daemons, which discover each other through the ZooKeeper below the same directory.
+
+    They can read from Kafka if the jars of that extension were fetched before the start.
+    """
 
     kind = "druid"
     default_port = 8081
@@ -158,6 +161,8 @@ class DruidBackend(Backend):
         flags.append("-Djava.util.logging.manager=org.apache.logging.log4j.jul.LogManager")
         conf = self.home / "conf"
         path = f"{conf}:{conf / name}:{need_jars(self.kind)}/*"
+        if fetched(DRUID_KAFKA):  # Druid finds extensions on the class path by itself
+            path += f":{need_jars(DRUID_KAFKA)}/*"
         return Launch([java(), *flags, "-cp", path, "org.apache.druid.cli.Main", "server", name])
 
 

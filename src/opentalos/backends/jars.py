@@ -15,6 +15,7 @@ SERVERS = ("hdfs", "zookeeper", "hbase")
 PIPELINES = ("druid", "kafka")  # used with pipelines; servers do not need them
 CLIENT = "client"
 JAVA_CLIENTS = "java-clients"  # the official Java clients, for tests
+DRUID_KAFKA = "druid-kafka"  # Druid's extension that reads from Kafka
 SPARK_KAFKA = "spark-kafka"  # Spark's Kafka connector, for tests and the benchmark
 
 _POMS = Path(__file__).parent / "poms"
@@ -29,6 +30,7 @@ _SIZES_MB = {
     "druid": 183,
     "kafka": 54,
     JAVA_CLIENTS: 15,
+    DRUID_KAFKA: 9,
     SPARK_KAFKA: 11,
 }
 # Excluded from the class path that was tested with both clients in one process.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opentalos.backends.druid import DruidBackend
-from opentalos.backends.jars import fetch
+from opentalos.backends.jars import DRUID_KAFKA, fetch
 from opentalos.backends.zookeeper import ZookeeperBackend
 from opentalos.pipelines.olap.delta_store import DeltaStore
 from opentalos.pipelines.olap.druid_store import DruidStore
@@ -28,6 +28,7 @@ def druid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DruidBackend]:
     """A Druid of these tests, with a ZooKeeper of its own."""
     home: Path = tmp_path_factory.mktemp("druid")
     zookeeper, druid = ZookeeperBackend(home), DruidBackend(home)
+    fetch(DRUID_KAFKA, print)
     for item in (zookeeper, druid):
         fetch(item.kind, print)
         item.compile_less()

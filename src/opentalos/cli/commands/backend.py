@@ -9,7 +9,7 @@ import click
 from opentalos.backends.druid import DruidBackend
 from opentalos.backends.hbase import HbaseBackend
 from opentalos.backends.hdfs import DATANODES_MAX, HdfsBackend
-from opentalos.backends.jars import CLIENT, PIPELINES, SERVERS, fetch
+from opentalos.backends.jars import CLIENT, DRUID_KAFKA, PIPELINES, SERVERS, fetch
 from opentalos.backends.kafka import KafkaBackend
 from opentalos.backends.places import default_home
 from opentalos.backends.service import Backend
@@ -128,7 +128,10 @@ def status(kinds: Sequence[str], home: Path, output: Output) -> None:
 
 @backend.command(name="fetch")
 @click.argument(
-    "kinds", type=click.Choice([*SERVERS, *PIPELINES, CLIENT, ALL]), nargs=-1, required=True
+    "kinds",
+    type=click.Choice([*SERVERS, *PIPELINES, DRUID_KAFKA, CLIENT, ALL]),
+    nargs=-1,
+    required=True,
 )
 def fetch_command(kinds: Sequence[str]) -> None:
     """Fetch the jars of backends, and of the clients that a server needs, with Maven.
@@ -139,8 +142,8 @@ def fetch_command(kinds: Sequence[str]) -> None:
     Example: talos backend fetch client
     """
     wanted = [name for name in SERVERS if name in kinds or ALL in kinds]
-    wanted += [name for name in PIPELINES if name in kinds]
-    if set(kinds) - {"zookeeper", *PIPELINES}:
+    wanted += [name for name in (*PIPELINES, DRUID_KAFKA) if name in kinds]
+    if set(kinds) - {"zookeeper", DRUID_KAFKA, *PIPELINES}:
         wanted.append(CLIENT)
     for name in wanted:
         click.echo(f"{name}: jars are in {fetch(name, _say)}")
