@@ -28,6 +28,7 @@ from opentalos.gateway.kafka.handlers.admin.outcome import (
     outcome,
     outcome_of,
 )
+from opentalos.gateway.kafka.names import name_of
 from opentalos.model.errors import InvalidName, PermissionDenied, TalosError, TopicNotExist
 from opentalos.model.identity import Permission
 from opentalos.wire.kafka._generated.create_acls_request import CreateAclsRequest
@@ -204,9 +205,7 @@ def _entries(services: Services, call: KafkaCall, asked: Filter, topic: Topic) -
         masks = broker.permissions.list_permission(caller, topic.resource)
     except (TopicNotExist, PermissionDenied):
         return []
-    meant = broker.context.topics.names.meant(caller, topic.name)
-    plain = meant is not None and meant.uuid == topic.uuid
-    name = topic.name if plain else f"{topic.owner}/{topic.name}"
+    name = name_of(services, caller, topic)
     return [
         entry
         for identifier, mask in masks.items()
