@@ -19,6 +19,7 @@ TABLE: Table = {
     ApiKey.DESCRIBE_ACLS: Served(acls.describe, (1, 3)),
     ApiKey.CREATE_ACLS: Served(acls.create, (1, 3)),
     ApiKey.DELETE_ACLS: Served(acls.delete, (1, 3)),
-    ApiKey.SASL_HANDSHAKE: Served(sasl.handshake, (1, 1), open=True),
+    # librdkafka 2.0 uses the handshake only if version 0 is there, and then sends version 1.
+    ApiKey.SASL_HANDSHAKE: Served(sasl.handshake, (0, 1), open=True),
     ApiKey.SASL_AUTHENTICATE: Served(sasl.authenticate, (0, 2), open=True),
 }
