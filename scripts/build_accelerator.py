@@ -27,6 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMITS = ROOT / "native" / "commits.c"
+ROWS = ROOT / "native" / "rows.c"
 FLAGS = ("-O2", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread")
 COMPILE_TIMEOUT_S = 120.0
 
@@ -50,14 +51,24 @@ class Built:
 
 
 def build_commits(folder: Path) -> list[Built]:
-    """The threads of commits, native/commits.c. Raises: CannotBuild; Missing."""
-    module = "opentalos/adapters/local/_native.abi3.so"
+    """The threads of commits. Raises: CannotBuild; Missing."""
+    return [compile_source(COMMITS, folder, "opentalos/adapters/local/_native.abi3.so")]
+
+
+def build_rows(folder: Path) -> list[Built]:
+    """The encoder of Arrow columns. Raises: CannotBuild; Missing."""
+    return [compile_source(ROWS, folder, "opentalos/sdk/arrow/_native.abi3.so")]
+
+
+def compile_source(source: Path, folder: Path, module: str) -> Built:
+    """Compile one C file against the stable interface. Raises: CannotBuild; Missing."""
     compiler, headers = find_tools()
     kind = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
     given = shlex.split(os.environ.get("CFLAGS", "") + " " + os.environ.get("ARCHFLAGS", ""))
-    target = folder / Path(module).name
+    target = folder / source.stem / Path(module).name
+    target.parent.mkdir()
     command = [*compiler, *kind, "-fPIC", *FLAGS, *given, f"-I{headers}"]
-    command += ["-o", str(target), str(COMMITS)]
+    command += ["-o", str(target), str(source)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
     except FileNotFoundError as error:
@@ -65,8 +76,8 @@ def build_commits(folder: Path) -> list[Built]:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotBuild(f"{compiler[0]}: {error}") from error
     if done.returncode != 0:
-        raise CannotBuild(f"{compiler[0]} cannot build {COMMITS.name}:\n{done.stderr.strip()}")
-    return [Built(target, module, abi3=True)]
+        raise CannotBuild(f"{compiler[0]} cannot build {source.name}:\n{done.stderr.strip()}")
+    return Built(target, module, abi3=True)
 
 
 def find_tools() -> tuple[list[str], Path]:
@@ -85,7 +96,7 @@ def find_tools() -> tuple[list[str], Path]:
     return compiler, headers
 
 
-PARTS: tuple[Callable[[Path], list[Built]], ...] = (build_commits,)
+PARTS: tuple[Callable[[Path], list[Built]], ...] = (build_commits, build_rows)
 
 
 def build_parts(folder: Path) -> list[Built]:

@@ -29,7 +29,10 @@ NEEDED = (
     "opentalos/pipelines/log4j2.properties",
 )
 ANYWHERE = "-py3-none-any.whl"
-ACCELERATOR = "opentalos/adapters/local/_native.abi3.so"
+ACCELERATOR = {
+    "opentalos/adapters/local/_native.abi3.so",
+    "opentalos/sdk/arrow/_native.abi3.so",
+}
 FOREIGN = ("tests/", "bench/", "examples/", "docs/", "scripts/")
 TRIED = """
 import sys
@@ -82,7 +85,7 @@ def check_contents(wheel: Path) -> None:
     lost = sorted(sources - set(names))
     if missing or foreign or lost:
         sys.exit(f"check_package: missing {missing}, foreign {foreign}, lost {lost}")
-    if (ACCELERATOR in names) == wheel.name.endswith(ANYWHERE):
+    if (set() if wheel.name.endswith(ANYWHERE) else ACCELERATOR) != ACCELERATOR & set(names):
         sys.exit(f"check_package: {wheel.name} has the wrong parts for its name")
 
 

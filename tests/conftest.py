@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.accelerator import WHY_NOT
+from tests.native_encoder import WHY_NO_ROWS
 
 from opentalos.backends.fleet import Fleet
 
@@ -21,10 +22,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The line passes run_lanes.py, so that nobody takes the cases for run."""
-    if WHY_NOT:
-        terminalreporter.write_line(
-            f"| native commits were not tested: {WHY_NOT}; make accelerator (needs a C compiler)"
-        )
+    for what, why in (("commits", WHY_NOT), ("rows", WHY_NO_ROWS)):
+        if why:
+            terminalreporter.write_line(
+                f"| native {what} were not tested: {why}; make accelerator (needs a C compiler)"
+            )
 
 
 @pytest.hookimpl(trylast=True)

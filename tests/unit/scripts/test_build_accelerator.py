@@ -16,6 +16,7 @@ from scripts.build_accelerator import (
 )
 
 from opentalos.adapters.local import native_crew
+from opentalos.sdk.arrow import native_rows
 
 try:
     TOOLS = bool(find_tools())
@@ -26,8 +27,7 @@ import importlib.util, sys
 spec = importlib.util.spec_from_file_location("_native", sys.argv[1])
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
-print(module.INTERFACE, module.Pool(1, 0).reap())
-"""
+print(module.INTERFACE, module."""
 
 
 @pytest.mark.parametrize("name", ["no-such-compiler", "false"])
@@ -70,9 +70,15 @@ if TOOLS:  # also if the module is not built: it may be this source that cannot 
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("CFLAGS", "-Werror")
-        (built,) = build_parts(tmp_path)
+        commits, rows = build_parts(tmp_path)
         module = "opentalos/adapters/local/_native.abi3.so"
-        assert built == Built(tmp_path / "_native.abi3.so", module, abi3=True)
-        command = [sys.executable, "-c", TRIED, str(built.file)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
-        assert (done.stdout, done.stderr) == (f"{native_crew.INTERFACE} []\n", "")
+        assert commits == Built(tmp_path / "commits" / "_native.abi3.so", module, abi3=True)
+        assert rows.module == "opentalos/sdk/arrow/_native.abi3.so"
+        for built, program, shown in (
+            (commits, TRIED + "Pool(1, 0).reap())", f"{native_crew.INTERFACE} []\n"),
+            (rows, TRIED + "Rows((), None))", f"{native_rows.INTERFACE} <_native.Rows"),
+        ):
+            command = [sys.executable, "-c", program, str(built.file)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+            assert done.stdout.replace("opentalos.sdk.arrow.", "").startswith(shown), done.stdout
+            assert not done.stderr

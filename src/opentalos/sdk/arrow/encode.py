@@ -1,10 +1,13 @@
 """Encodes Arrow columns as message blocks, without an object per message.
 
-numpy computes the framing bytes of all messages, then Arrow joins framing and contents row by row;
-the joined buffer is the payload of consecutive blocks. The bytes equal those of the plain encoder.
+The accelerator does so in one pass, if it is there. Without it numpy computes the framing bytes of
+all messages, then Arrow joins framing and contents row by row; the joined buffer is the payload of
+consecutive blocks. The bytes equal those of the plain encoder, and so do the ends of blocks: what
+one attempt of a task stored is compared with the blocks of another.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +17,14 @@ from numpy.typing import NDArray
 
 from opentalos.model.errors import BadRequest
 from opentalos.model.message import Compression, MessageBlock
+from opentalos.sdk.arrow import native_rows
+from opentalos.sdk.arrow.written_columns import (
+    WRITTEN,
+    CreateTimes,
+    array_of,
+    check_data,
+    check_names,
+)
 from opentalos.wire.message import compress
 
 Bits = NDArray[np.bool_]
@@ -23,16 +34,6 @@ _BLOCK_BYTES_MAX: Final = 1 << 20  # before compression
 _BLOCK_MESSAGES_MAX: Final = 20_000
 _WINDOW_ROWS_MAX: Final = 20_000  # encoded at once
 _WINDOW_BYTES_MAX: Final = 64 << 20  # a single row may be larger
-_WRITTEN: Final = {
-    "data": pa.binary(),
-    "partition_key": pa.string(),
-    "sequence_number": pa.string(),
-    "create_time": pa.timestamp("ms", "UTC"),
-    "message_type": pa.int32(),
-    "schema_fingerprint": pa.string(),
-    "tag": pa.string(),
-}
-_PASSED_OVER: Final = frozenset(("topic", "partition", "offset", "append_time"))
 _MARK: Final = b"V\0\3\0"
 _BYTES, _I32, _I64 = 8, 5, 6  # types of the compact protocol
 
@@ -43,6 +44,7 @@ def encode_batch(
     bytes_max: int = _BLOCK_BYTES_MAX,
     messages_max: int = _BLOCK_MESSAGES_MAX,
     create_ms: int | None = None,
+    rows: NDArray[np.int64] | None = None,
 ) -> Iterator[MessageBlock]:
     """Encode the rows of a table or record batch as blocks, in order and lazily.
 
@@ -50,40 +52,77 @@ def encode_batch(
     ``partition``, ``offset`` and ``append_time`` are ignored.
 
     Args:    bytes_max: of a block before compression; a single message may be larger; create_ms:
-             default create time, None: none.
+             default create time, None: none; rows: numbers of the rows to encode, None: all.
     Raises:  BadRequest: a column is unknown or has the wrong type.
     """
     table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
-    _check_names(table.column_names)
+    check_names(table.column_names)
+    if native_rows.NATIVE is not None and _windows_are_of_rows(table, rows):
+        yield from _native_blocks(table, compression, bytes_max, messages_max, create_ms, rows)
+        return
+    if rows is not None:
+        table = table.take(pa.array(rows))
     row = 0
     while row < table.num_rows:
         window = _window(table, row)
         last = row + window.num_rows == table.num_rows
-        try:
+        with _as_bad_request():
             encoded = _Encoded(window, create_ms)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise BadRequest(
-                f"cannot encode the table: a column does not fit its type: {error}"
-            ) from error
         at = 0
         while at < window.num_rows:
             end = encoded.block_end(at, bytes_max, messages_max)
             if end == window.num_rows and at and not last:
                 break  # the next window starts with these rows, so that blocks are full
             payload = compress(encoded.payload(at, end), compression)
-            yield MessageBlock(payload, end - at, compression, encoded.average_ms(at, end))
+            yield MessageBlock(payload, end - at, compression, encoded.times.average_ms(at, end))
             at = end
         row += at
 
 
-def _check_names(names: list[str]) -> None:
-    unknown = sorted(set(names) - set(_WRITTEN) - _PASSED_OVER)
-    if unknown or len(set(names)) != len(names):
-        raise BadRequest(
-            f"cannot encode the table: unknown or duplicate columns: {unknown or names}"
+def _native_blocks(
+    table: Any,
+    compression: Compression,
+    bytes_max: int,
+    messages_max: int,
+    create_ms: int | None,
+    rows: NDArray[np.int64] | None,
+) -> Iterator[MessageBlock]:
+    """The same blocks, each made by one call of the accelerator."""
+    if not table.num_rows:
+        return
+    with _as_bad_request():
+        encoded = native_rows.NativeRows(table, create_ms, rows)
+    rows_max = min(messages_max, _WINDOW_ROWS_MAX)
+    at = 0
+    while at < encoded.rows:
+        payload, end = encoded.block(at, bytes_max, rows_max)
+        yield MessageBlock(
+            compress(payload, compression),
+            end - at,
+            compression,
+            encoded.average_ms(at, end),
         )
-    if "data" not in names:
-        raise BadRequest("cannot encode the table: the column data is missing")
+        at = end
+
+
+@contextmanager
+def _as_bad_request() -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BadRequest(
+            f"cannot encode the table: a column does not fit its type: {error}"
+        ) from error
+
+
+def _windows_are_of_rows(table: Any, rows: NDArray[np.int64] | None) -> bool:
+    """Whether no window is cut by its bytes; then only the limits of a block decide its end."""
+    if table.nbytes <= _WINDOW_BYTES_MAX:
+        return True
+    if rows is not None:
+        return False
+    starts = range(0, table.num_rows, _WINDOW_ROWS_MAX)
+    return all(table.slice(at, 2 * _WINDOW_ROWS_MAX).nbytes <= _WINDOW_BYTES_MAX for at in starts)
 
 
 def _window(table: Any, row: int) -> Any:
@@ -98,17 +137,14 @@ class _Encoded:
     """Encoded rows of one window."""
 
     def __init__(self, window: Any, create_ms: int | None) -> None:
-        columns = {name: _column(window, name) for name in _WRITTEN}
-        if columns["data"] is None or columns["data"].null_count:
-            raise BadRequest("cannot encode the table: the column data contains nulls")
-        # Of all rows, so that no average is computed; None: it depends on the rows.
-        self._same_ms = create_ms if columns["create_time"] is None else None
-        self._times = _filled(columns["create_time"], window.num_rows, create_ms)
+        columns = {name: array_of(window, name) for name in WRITTEN}
+        check_data(columns["data"])
+        self.times = CreateTimes(columns["create_time"], create_ms)
         made = _Pieces(window.num_rows)
         made.content(1, columns["partition_key"])
         made.content(2, columns["sequence_number"])
         made.content(3, columns["data"])
-        made.numbers(4, _I64, self._times)
+        made.numbers(4, _I64, self.times.of(window.num_rows))
         made.numbers(6, _I32, columns["message_type"])
         made.content(7, columns["schema_fingerprint"])
         made.content(8, columns["tag"])
@@ -125,44 +161,6 @@ class _Encoded:
     def payload(self, row: int, end: int) -> bytes:
         """The messages of these rows."""
         return bytes(memoryview(self._data)[self._ends[row] : self._ends[end]])
-
-    def average_ms(self, row: int, end: int) -> int:
-        """The average of the create times, 0 if there are none."""
-        if self._same_ms is not None:
-            return self._same_ms
-        if self._times is None:
-            return 0
-        times = self._times.slice(row, end - row).drop_null().to_numpy()
-        # Two halves, so that no sum exceeds 64 bits.
-        total = (int((times >> 32).sum()) << 32) + int((times & 0xFFFFFFFF).sum())
-        return total // len(times) if len(times) else 0
-
-
-def _column(window: Any, name: str) -> Any:
-    """A column as one array of its encoded type, times in ms; None: all null."""
-    if name not in window.column_names:
-        return None
-    column = window.column(name)
-    if column.null_count == len(column):
-        return None
-    kind = column.type
-    # combine_chunks copies even a single one.
-    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if name != "create_time":
-        return array.cast(_WRITTEN[name])
-    if not pa.types.is_timestamp(kind) or kind.tz is None:
-        raise BadRequest(
-            f"cannot encode the table: create_time is {kind}; use a timestamp with a time zone"
-        )
-    return array.cast(_WRITTEN[name], safe=kind.unit == "s").view(pa.int64())
-
-
-def _filled(times: Any, rows: int, create_ms: int | None) -> Any:
-    if create_ms is None:
-        return times
-    if times is None:
-        return pa.array(np.full(rows, create_ms, np.int64))
-    return times.fill_null(create_ms)
 
 
 class _Pieces:

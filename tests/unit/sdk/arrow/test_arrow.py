@@ -4,11 +4,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.unit.sdk.arrow.encoders import ENCODERS
 
 from opentalos.model.errors import BadRequest
 from opentalos.model.message import Compression, MessageBlock, PayloadFormat, StoredBlock
@@ -245,6 +247,7 @@ def table_of(messages: Sequence[Message]) -> pa.Table:
     )
 
 
+@pytest.mark.parametrize("native", ENCODERS)
 @settings(max_examples=50, deadline=None)
 @given(
     messages=st.lists(MESSAGES, max_size=12),
@@ -255,6 +258,7 @@ def table_of(messages: Sequence[Message]) -> pa.Table:
     chunk=st.integers(1, 12),
 )
 def test_blocks_of_a_table_are_those_of_the_plain_encoder(
+    native: ModuleType | None,
     messages: list[Message],
     compression: Compression,
     bytes_max: int,
@@ -264,6 +268,7 @@ def test_blocks_of_a_table_are_those_of_the_plain_encoder(
 ) -> None:
     table = pa.Table.from_batches(table_of(messages).to_batches(chunk), table_of([]).schema)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("opentalos.sdk.arrow.native_rows.NATIVE", native)
         patch.setattr("opentalos.sdk.arrow.encode._WINDOW_ROWS_MAX", window)
         blocks = list(arrow.encode_batch(table, compression, bytes_max, messages_max))
     at = 0
@@ -276,6 +281,7 @@ def test_blocks_of_a_table_are_those_of_the_plain_encoder(
     assert at == len(messages)
 
 
+@pytest.mark.usefixtures("encoder")
 def test_blocks_are_full_where_windows_meet() -> None:
     messages = [Message(b"x" * 990, create_ms=TIME_MS, message_type=1)] * 50_000
     blocks = list(arrow.encode_batch(table_of(messages), NONE, bytes_max=1 << 20))
@@ -285,6 +291,7 @@ def test_blocks_are_full_where_windows_meet() -> None:
     assert sum(block.messages for block in blocks) == 50_000
 
 
+@pytest.mark.usefixtures("encoder")
 def test_what_was_consumed_can_be_put_again() -> None:
     messages = [PLAIN, PLAIN._replace(partition_key=None, data=b"")]
     table = arrow.decode_table("t", 0, put([encode_records(messages, NONE)]), 0)
@@ -294,6 +301,7 @@ def test_what_was_consumed_can_be_put_again() -> None:
     assert decode_block(block.payload, Compression.LZ4, 1) == messages[1:]
 
 
+@pytest.mark.usefixtures("encoder")
 @pytest.mark.parametrize(
     "data",
     [
@@ -308,6 +316,7 @@ def test_data_may_be_text_or_bytes_of_any_width(data: pa.Array) -> None:
     assert decode_block(block.payload, NONE, 2) == [Message(b"a"), Message("é".encode())]
 
 
+@pytest.mark.usefixtures("encoder")
 def test_missing_create_times_are_filled_in_on_request() -> None:
     table = table_of([PLAIN, PLAIN._replace(create_ms=None)])
     (block,) = arrow.encode_batch(table, NONE, create_ms=TIME_MS + 2)
@@ -321,6 +330,7 @@ def test_missing_create_times_are_filled_in_on_request() -> None:
     assert block.create_ms == TIME_MS
 
 
+@pytest.mark.usefixtures("encoder")
 @pytest.mark.parametrize("create_ms", [TIME_MS, 0, -1, 2**62])
 @pytest.mark.parametrize("nulls", [False, True])
 def test_a_default_create_time_gives_the_blocks_of_a_column_of_it(
@@ -337,6 +347,7 @@ def test_a_default_create_time_gives_the_blocks_of_a_column_of_it(
     assert [block.create_ms for block in expected] == [create_ms] * 2
 
 
+@pytest.mark.usefixtures("encoder")
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
@@ -356,12 +367,14 @@ def test_an_unsuitable_table_is_refused(columns: dict[str, object], reason: str)
         list(arrow.encode_batch(pa.table(columns), NONE))
 
 
+@pytest.mark.usefixtures("encoder")
 def test_a_column_there_twice_is_refused() -> None:
     table = pa.Table.from_arrays([pa.array([b"a"]), pa.array([b"b"])], names=["data", "data"])
     with pytest.raises(BadRequest, match="duplicate"):
         list(arrow.encode_batch(table, NONE))
 
 
+@pytest.mark.usefixtures("encoder")
 def test_times_of_every_unit_become_milliseconds() -> None:
     time = datetime(2026, 1, 1, 0, 0, 0, 7_900, UTC)
     for unit, ms in (("s", 0), ("ms", 7), ("us", 7), ("ns", 7)):

@@ -63,17 +63,20 @@ class Router:
             messages = self._columns.messages(rows)
             for partition, numbers in rows_by_partition(chosen):
                 whole = len(numbers) == rows.num_rows
-                part = messages if whole else messages.take(pa.array(numbers))
-                yield from self._blocks(part, target, partition)
+                part = None if whole else numbers
+                yield from self._blocks(messages, part, target, partition)
 
-    def _blocks(self, part: Any, target: Target, partition: int) -> Iterator[Cut]:
+    def _blocks(
+        self, messages: Any, rows: NDArray[np.int64] | None, target: Target, partition: int
+    ) -> Iterator[Cut]:
         options = self._options
         for block in encode_batch(
-            part,
+            messages,
             options.compression,
             options.block_bytes,
             options.block_messages,
             self._create_ms,
+            rows,
         ):
             yield Cut(target, self._turn(target) if partition == NO_PARTITION else partition, block)
 

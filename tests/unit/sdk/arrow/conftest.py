@@ -1,0 +1,14 @@
+from types import ModuleType
+
+import pytest
+from tests.unit.sdk.arrow.encoders import ENCODERS
+
+from opentalos.sdk.arrow import native_rows
+
+
+@pytest.fixture(params=ENCODERS, ids=["numpy", "native"][: len(ENCODERS)])
+def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType | None:
+    """Each encoder in turn; None: numpy and Arrow."""
+    module: ModuleType | None = request.param
+    monkeypatch.setattr(native_rows, "NATIVE", module)
+    return module
