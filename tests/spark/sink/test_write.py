@@ -1,12 +1,14 @@
 """``write`` and ``writeStream`` of a real Spark session to a real server, read by the plain SDK."""
 
+import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +48,20 @@ def rows_of(spark: SparkSession, count: int, tasks: int = 2) -> DataFrame:
 def first_record(server: TalosServer, topic: str, partition: int) -> Record:
     with SimpleConsumer(server.config, topic) as consumer:
         return consumer.fetch(partition, 0)[0]
+
+
+def frozen_in_workers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.record_batch([pa.array([gc.get_freeze_count()] * len(batch))], ["frozen"])
+
+
+def test_a_worker_that_wrote_collects_no_garbage_among_its_imports(
+    spark: SparkSession, server: TalosServer
+) -> None:
+    create(server, "frozen")
+    save(rows_of(spark, 10), server, topic="frozen")
+    found = spark.range(0, 10, 1, 2).mapInArrow(frozen_in_workers, "frozen long").collect()
+    assert max(row.frozen for row in found) > 10_000
 
 
 def test_every_row_is_stored_in_the_partition_of_its_key(

@@ -22,6 +22,7 @@ from opentalos.pipelines.datasource.sink.identity import TaskFacts
 from opentalos.pipelines.datasource.sink.options import WriteOptions
 from opentalos.pipelines.datasource.sink.plan import WritePlan, plan_write
 from opentalos.pipelines.datasource.sink.task import TOKEN_BYTES, WriteJob
+from opentalos.pipelines.datasource.task_process import keep_imports_out_of_collections
 
 # Local properties that Spark 4.3.0 sets for the tasks of a stream, also inside foreachBatch.
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -59,7 +60,7 @@ class TalosWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> Written:
         """In a task: store its rows."""
-        return Written(self._job.store(iterator, task_facts()))
+        return _written(self._job, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """In the driver: all rows are already stored."""
@@ -84,7 +85,7 @@ class TalosStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> Written:
         """In a task: store its rows."""
-        return Written(self._job.store(iterator, task_facts()))
+        return _written(self._job, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """In the driver: all rows are already stored."""
@@ -93,6 +94,12 @@ class TalosStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """In the driver: some tasks failed after all retries."""
         _log.warning("%s", aborted(f"batch {batchId}", messages, "none"))
+
+
+def _written(job: WriteJob, iterator: Iterator[Any]) -> Written:
+    stored = job.store(iterator, task_facts())
+    keep_imports_out_of_collections()
+    return Written(stored)
 
 
 def task_facts() -> TaskFacts:

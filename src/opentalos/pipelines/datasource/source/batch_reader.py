@@ -18,6 +18,7 @@ from opentalos.pipelines.datasource.source.topic_snapshot import (
     positions_at,
     retained_by,
 )
+from opentalos.pipelines.datasource.task_process import keep_imports_out_of_collections
 from opentalos.sdk.aio import Client
 
 
@@ -32,7 +33,9 @@ def read_ranges(
     reader: RangeReader, projection: Projection, partition: InputPartition
 ) -> Iterator[Any]:
     """The record batches of a task; Spark adds an empty partition if there are no rows."""
-    return (projection(batch) for batch in reader.read(partition.value or ()))
+    for batch in reader.read(partition.value or ()):
+        yield projection(batch)
+    keep_imports_out_of_collections()
 
 
 class TalosReader(DataSourceReader):
