@@ -121,7 +121,10 @@ def _of_own_spark(package: Path, app: str, master: str, conf: Mapping[str, str])
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
         os.environ.setdefault("SPARK_HOME", str(lean_spark_home(package)))
         settings |= _OF_ONE_MACHINE
-        settings["spark.sql.shuffle.partitions"] = str(_local_cores(master))
+        cores = str(_local_cores(master))
+        settings["spark.sql.shuffle.partitions"] = cores
+        # Else many files, such as those of a month's hours, are listed by a task for each.
+        settings["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = cores
     else:
         named = conf.get(_PYTHON) or spark_python()
         os.environ[PYTHON_VARIABLE] = check_workers_python(master, named)

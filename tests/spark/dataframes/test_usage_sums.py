@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from opentalos.pipelines.billing.plans.days import Days
 from opentalos.pipelines.billing.usage_sums import (
     broken_chains,
+    daily_totals,
     gaps,
     partition_totals,
     span_totals,
@@ -15,6 +16,7 @@ from opentalos.pipelines.billing.usage_sums import (
     with_day,
 )
 from opentalos.pipelines.lake.periods.month import Month
+from opentalos.pipelines.lake.periods.whole_days import DAY_MS
 
 MARCH = Month(2026, 3)
 USAGE = (
@@ -60,4 +62,28 @@ def test_usage_is_summed_by_topic_and_gaps_are_found(spark: SparkSession) -> Non
         ("u1", 1, "n1", Decimal(3), Decimal(0)),
         ("u3", 0, "n3", Decimal(2), Decimal(2)),
     ]
+    days = sorted(map(tuple, daily_totals(partitions).select("tenant", "day", "records").collect()))
+    first = MARCH.begin_ms // DAY_MS
+    assert days == [
+        *(("a", first + 2 * number, Decimal(count)) for number, count in enumerate((10, 5, 5, 5))),
+        ("b", first + 8, Decimal(1)),
+        *(("c", first + 10 + 2 * number, Decimal(n)) for number, n in enumerate((10, 5, 5))),
+    ]
     partitions.unpersist()
+
+
+def test_a_sum_may_exceed_a_bigint(spark: SparkSession) -> None:
+    largest, at = (1 << 63) - 1, MARCH.begin
+    rows = [
+        ("a", "u1", "n1", 0, 1, largest, 0, 1, at),
+        ("a", "u1", "n1", 0, 1, largest, 1, 2, at + timedelta(minutes=1)),
+        ("a", "u1", "n1", 0, 1, 3, 2, 3, at + timedelta(minutes=2)),
+        ("a", "u1", "n2", 0, 1, largest, 3, 4, at + timedelta(minutes=3)),  # another name
+    ]
+    frame = spark.createDataFrame(rows, USAGE + ", minute TIMESTAMP")
+    partitions = partition_totals(with_day(frame, MARCH, [Days(0, 31, 31)]))
+    (topic,) = topic_totals(partitions).collect()
+    assert tuple(topic) == ("a", "u1", "n2", 1, Decimal(4), Decimal(3 * largest + 3))
+    (span,) = span_totals(partitions).collect()
+    assert span["bytes"] == Decimal(3 * largest + 3)
+    assert not broken_chains(partitions).collect()

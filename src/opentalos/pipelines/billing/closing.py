@@ -54,12 +54,19 @@ def month_edges(usage: DataFrame, month: Month) -> DataFrame:
     minute = F.unix_millis("minute")
     past, later = minute < month.begin_ms, minute >= month.end_ms
     inside = ~past & ~later
-    return usage.groupBy(*_KEY).agg(
-        F.max("name").alias("name"),
+    # First by name, which rarely differs: a greatest text would make Spark sort all rows.
+    edges = usage.groupBy(*_KEY, "name").agg(
         F.max(F.when(past, F.col("next_offset"))).alias("before"),
         F.min(F.when(inside, F.col("first_offset"))).alias("first"),
         F.max(F.when(inside, F.col("next_offset"))).alias("reach"),
         F.min(F.when(later, F.col("first_offset"))).alias("after"),
+    )
+    return edges.groupBy(*_KEY).agg(
+        F.max("name").alias("name"),
+        F.max("before").alias("before"),
+        F.min("first").alias("first"),
+        F.max("reach").alias("reach"),
+        F.min("after").alias("after"),
     )
 
 

@@ -5,14 +5,12 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from opentalos.pipelines.billing.invoices.daily_chart import DayUse
 from opentalos.pipelines.billing.plans.price_plan import COUNT_DIGITS
 from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.lake.periods.whole_days import DAY_MS
 
-_COUNT: Final = f"decimal({COUNT_DIGITS},0)"
 _COUNT_ARROW: Final = pa.decimal128(COUNT_DIGITS, 0)
 DAYS_SCHEMA: Final = pa.schema(
     [
@@ -25,12 +23,8 @@ DAYS_SCHEMA: Final = pa.schema(
 _ORDER: Final = [("tenant", "ascending"), ("day", "ascending")]
 
 
-def daily_totals(usage: DataFrame) -> pa.Table:
-    """Records and bytes of each tenant and day with usage, exact; ordered by tenant and day."""
-    day = F.floor(F.unix_millis("minute") / DAY_MS).cast("int").alias("day")
-    totals = usage.groupBy("tenant", day).agg(
-        *(F.sum(F.col(name).cast(_COUNT)).cast(_COUNT).alias(name) for name in ("records", "bytes"))
-    )
+def days_table(totals: DataFrame) -> pa.Table:
+    """Of ``daily_totals``: records and bytes, exact, ordered by tenant and day."""
     return totals.toArrow().select(DAYS_SCHEMA.names).cast(DAYS_SCHEMA).sort_by(_ORDER)
 
 

@@ -18,7 +18,7 @@ from opentalos.pipelines.billing.closing import edges_of, unfinished, unreported
 from opentalos.pipelines.billing.credits.credit import Credit, carried, with_credits
 from opentalos.pipelines.billing.credits.credit_file import load_credits
 from opentalos.pipelines.billing.credits.used import open_months, used_elsewhere
-from opentalos.pipelines.billing.daily_usage import DAYS_SCHEMA, daily_totals, days_by_tenant
+from opentalos.pipelines.billing.daily_usage import DAYS_SCHEMA, days_by_tenant, days_table
 from opentalos.pipelines.billing.egress import (
     LATE,
     READS_SCHEMA,
@@ -59,6 +59,7 @@ from opentalos.pipelines.billing.storage import (
 )
 from opentalos.pipelines.billing.usage_sums import (
     broken_chains,
+    daily_totals,
     gaps,
     partition_totals,
     span_totals,
@@ -131,7 +132,7 @@ class Bill:
     lines: pa.Table
     topics: pa.Table
     problems: Sequence[str]
-    days: pa.Table = field(default_factory=DAYS_SCHEMA.empty_table)  # of ``daily_totals``
+    days: pa.Table = field(default_factory=DAYS_SCHEMA.empty_table)  # of ``days_table``
     reads: pa.Table = field(default_factory=READS_SCHEMA.empty_table)  # of ``reads_table``
     kept: pa.Table = field(default_factory=KEPT_SCHEMA.empty_table)  # of ``kept_table``
 
@@ -214,6 +215,7 @@ def make_bill(spark: "SparkSession", settings: PipelineSettings, options: Billin
             *problems,
         ]
         broken = broken_chains(partitions).collect()
+        by_day = days_table(daily_totals(partitions))
     finally:
         partitions.unpersist()
     if broken:
@@ -226,7 +228,7 @@ def make_bill(spark: "SparkSession", settings: PipelineSettings, options: Billin
             for row in sorted(found)
         ]
     others = reads_table(egress), kept_table(storage)
-    return Bill(month, assigned, lines, topics, problems, daily_totals(usage), *others)
+    return Bill(month, assigned, lines, topics, problems, by_day, *others)
 
 
 def _billable(
