@@ -15,6 +15,7 @@ from opentalos.model.errors import ConfigError, StoreUnavailable
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+from opentalos.pipelines.monitoring import pipeline
 from opentalos.pipelines.monitoring.pipeline import MONITORING, MonitoringWriter
 from opentalos.pipelines.monitoring.rollup_tables import LEVELS, METRICS, sketch_table
 from opentalos.pipelines.monitoring.rollups import LAYOUT
@@ -193,6 +194,23 @@ def test_order_and_batches_do_not_matter(spark: SparkSession, kind: str, tmp_pat
     query = Group(rows=chosen, by=("kind",), measures=TOTALS[:1])
     answer = olap(tmp_path / "many", kind).query(query).to_pylist()
     assert {item["kind"]: item["total"] for item in answer}["sum"] == total
+
+
+def test_large_batches_give_what_small_ones_give(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [[encode_measurement(row(step)) for step in steps] for steps in ((0, 6, 400), (6, 7))]
+    for name, rows_max in (("small", pipeline.SMALL_ROWS), ("large", 0)):
+        monkeypatch.setattr(pipeline, "SMALL_ROWS", rows_max)
+        taken = writer(tmp_path / name)
+        for number, values in enumerate(batches):
+            taken(messages(spark, values, first=3 * number), number)
+    for level in LEVELS:
+        found = rows_of(tmp_path / "small", level)
+        assert found
+        assert found == rows_of(tmp_path / "large", level)
+    kept = [level_0(tmp_path / name).read().sort_by("at_ms") for name in ("small", "large")]
+    assert kept[0].equals(kept[1])
 
 
 def test_rows_have_the_columns_that_queries_are_told(

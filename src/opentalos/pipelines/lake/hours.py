@@ -6,8 +6,10 @@ through the driver, which commits the names of the files. A batch that is repeat
 another writer was first, changes nothing.
 """
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -23,6 +25,7 @@ from opentalos.pipelines.lake.written_rows import check_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+SMALL_BYTES: Final = 1 << 20  # of files of some hours
 _HOUR: Final = "_hour"
 _OTHERS: Final = -1  # rows of other hours, of files that have rows of both
 
@@ -50,6 +53,14 @@ class Hours:
     def stored(self, spark: "SparkSession") -> "DataFrame":
         """All rows of these files; a file of a compacted table has rows of other hours, too."""
         return files_frame(spark, self._seen.files, self._layout)
+
+    @property
+    def are_small(self) -> bool:
+        """Whether they are so few rows of one machine's table that one task merges them fastest."""
+        if not isinstance(self._table.writer(), LocalFileWriter):
+            return False
+        paths = (unquote(urlsplit(file).path) for file in self._seen.files)
+        return sum(os.path.getsize(path) for path in paths) <= SMALL_BYTES
 
     def replace(self, batch: Batch, rows: "DataFrame") -> bool:
         """Replace the files by ``rows``: all of ``stored``, merged with the batch's.

@@ -1,11 +1,12 @@
 """The pipeline ``monitoring``: measurements into rollups for fast queries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.driver_place import check_rollups
@@ -20,6 +21,7 @@ from opentalos.pipelines.monitoring.rollups import (
     event_rules,
     hour_column,
     level_0,
+    level_0_of_both,
     merge_level_0,
 )
 from opentalos.pipelines.olap.file_store import FileStore
@@ -27,7 +29,7 @@ from opentalos.pipelines.olap.opening import open_olap
 from opentalos.pipelines.olap.store import OlapStore, Writer
 from opentalos.pipelines.pipeline import CHECKPOINT, CHECKPOINT_AT, PipelineSettings
 from opentalos.pipelines.runtime.lease_check import confirm_lease
-from opentalos.pipelines.service_events.json_events import split_events
+from opentalos.pipelines.service_events.json_events import REASON, EventCheck, bad_messages
 from opentalos.pipelines.service_events.service_topic import ON_EXPIRED, ServiceTopic
 from opentalos.pipelines.service_events.side_output import SideOutput
 from opentalos.wire.metrics.measurement import VERSION
@@ -41,6 +43,7 @@ GROUP: Final = "pipeline-monitoring"  # commits its progress, so that its lag is
 LATE_HOURS: Final = 168
 LATE_HOURS_MAX: Final = 24 * 366
 _LATE: Final = "late-hours"
+SMALL_ROWS: Final = 10_000  # in a batch, of which one task is faster than several
 _SOURCE: Final = ServiceTopic("monitoring", TOPIC, GROUP, "partition,offset,value,append_time")
 
 
@@ -89,39 +92,56 @@ class MonitoringWriter:
         self._settings, self._table, self._olap = settings, table, olap
         self._side = SideOutput(settings, Monitoring.name)
         self._rules = event_rules(late_hours)
+        self._check: EventCheck | None = None  # made by the first batch: it needs a session
         self.bad = 0  # messages for the side output, of this process
 
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
         """Write one batch; after an error Spark repeats it."""
-        kept = messages.persist()
+        check = self._check = self._check or EventCheck(EVENT, VERSION, self._rules)
+        judged = check.judged(messages).persist()
         try:
-            good, bad = split_events(kept, EVENT, VERSION, self._rules)
-            self.bad += self._side.write(bad, batch_id)
-            fresh = level_0(good).persist()
-            try:
-                hours = fresh.select(hour_column().alias("hour")).distinct().collect()
-                if hours:
-                    self._take(fresh, sorted(int(row.hour) for row in hours), batch_id)
-            finally:
-                fresh.unpersist()
+            found = _contents(judged)
+            if found.bad:
+                self.bad += self._side.write(bad_messages(judged), batch_id)
+            if found.good:
+                self._take(level_0(check.good(judged)), found, batch_id)
         finally:
-            kept.unpersist()
+            judged.unpersist()
 
-    def _take(self, fresh: DataFrame, hours: Sequence[int], batch_id: int) -> None:
+    def _take(self, fresh: DataFrame, found: "_Contents", batch_id: int) -> None:
         """Level 0 first: after a crash before the rollups, the repeated batch makes them."""
-        spark, stored = fresh.sparkSession, Hours(self._table, LAYOUT, hours)
+        spark, stored = fresh.sparkSession, Hours(self._table, LAYOUT, found.hours)
         batch = batch_of(spark, batch_id, Monitoring.name)
         confirm = partial(confirm_lease, self._settings, Monitoring.name, batch.epoch)
         writer = Writer(batch.query, batch.epoch, confirm, batch.number)
-        merged = merge_level_0(stored.stored(spark), fresh).persist()
+        small = found.good <= SMALL_ROWS and stored.are_small
+        rows = level_0_of_both(stored.stored(spark), fresh)
+        merged = merge_level_0(rows.coalesce(1) if small else rows).persist()
         try:
             stored.replace(batch, merged)
             if isinstance(self._olap, FileStore):
-                publish_files(self._olap, merged, hours, writer)
+                publish_files(self._olap, merged, found.hours, writer, small=small)
             else:
-                send_rows(self._olap, merged, hours, writer)
+                send_rows(self._olap, merged, found.hours, writer)
         finally:
             merged.unpersist()
+
+
+class _Contents(NamedTuple):
+    """What a batch has: numbers of invalid messages and events, and the hours of these."""
+
+    bad: int
+    good: int
+    hours: list[int]  # Unix ms of their starts, ascending
+
+
+def _contents(judged: DataFrame) -> _Contents:
+    valid = F.col(REASON).isNull()
+    row = judged.agg(
+        F.count_if(~valid), F.count_if(valid), F.collect_set(F.when(valid, hour_column()))
+    ).first()
+    assert row is not None  # an aggregate without groups is always one row
+    return _Contents(int(row[0]), int(row[1]), sorted(row[2]))
 
 
 def _late_hours(options: Mapping[str, str]) -> int:

@@ -2,8 +2,9 @@
 
 A store of files gets them from Spark's tasks: each writes files where it runs, and the driver
 publishes the names that successful attempts have returned. So no rollup passes through the driver,
-and files of attempts that failed or were repeated are never part of a table. Druid is sent rows
-over HTTP, an hour at a time.
+and files of attempts that failed or were repeated are never part of a table. Only the few rollups
+of a small table on one machine are written by the driver, which saves most of a small batch's time.
+Druid is sent rows over HTTP, an hour at a time.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from opentalos.pipelines.lake.layout import DataFile
 from opentalos.pipelines.lake.sink import write_files
 from opentalos.pipelines.monitoring.rollup_tables import (
     DIMENSIONS,
@@ -43,22 +45,44 @@ _ORDER: Final = (MEASURE, "service", "tenant", "topic", TIME)
 
 
 def publish_files(
-    olap: FileStore, level_0: "DataFrame", hours: Sequence[int], writer: Writer
+    olap: FileStore,
+    level_0: "DataFrame",
+    hours: Sequence[int],
+    writer: Writer,
+    *,
+    small: bool = False,
 ) -> None:
-    """Replace the rollups of these hours, Unix ms. Args: level_0: whole hours, and maybe others.
+    """Replace the rollups of these hours, Unix ms.
 
+    Args:   level_0: whole hours, and maybe others; small: it is one partition, whose rollups the
+            driver has the memory for; its writing saves tasks and a Python worker.
     Raises: RowsMissing: executors wrote to disks that this machine does not have; LeaseNotHeld;
-    Unavailable: the store was down for too long.
+            Unavailable: the store was down for too long.
     """
     inside = level_0.where(hour_column().isin(list(hours)))
-    files_max = min(olap.files_of_hour_max, -(-_largest_hour(inside) // ROWS_PER_FILE))
+    rollups = rollup_rows(inside)
+    tasks = rollups.coalesce(1) if small else _repartitioned(olap, rollups, inside)
+    sorted_tasks = tasks.sortWithinPartitions(HOUR, TABLE_NAME, *_ORDER)
+
+    def written() -> list[DataFile]:
+        file_writer = olap.writer(METRICS)
+        if small:
+            return list(file_writer.write(sorted_tasks.toArrow().to_batches()))
+        return write_files(sorted_tasks, file_writer)
+
+    files = when_up(METRICS.name, written)
+    when_up(METRICS.name, partial(olap.publish, METRICS, hours, files, writer))
+
+
+def _repartitioned(olap: FileStore, rollups: "DataFrame", level_0: "DataFrame") -> "DataFrame":
+    """Tasks of which each writes the files of some hours and tables."""
+    if olap.files_of_hour_max == 1:
+        return rollups.repartition(HOUR, TABLE_NAME)
+    files_max = min(olap.files_of_hour_max, -(-_largest_hour(level_0) // ROWS_PER_FILE))
     # Rows of one key stay together. The coarser tables are smaller, so a task has them whole.
     finest = F.col(TABLE_NAME).isin(_FINEST, sketch_table(_FINEST))
     part = F.when(finest, F.pmod(F.hash(*DIMENSIONS), F.lit(files_max))).otherwise(0)
-    tasks = rollup_rows(inside).repartition(HOUR, TABLE_NAME, part)
-    sorted_tasks = tasks.sortWithinPartitions(HOUR, TABLE_NAME, *_ORDER)
-    files = when_up(METRICS.name, lambda: write_files(sorted_tasks, olap.writer(METRICS)))
-    when_up(METRICS.name, partial(olap.publish, METRICS, hours, files, writer))
+    return rollups.repartition(HOUR, TABLE_NAME, part)
 
 
 def _largest_hour(level_0: "DataFrame") -> int:

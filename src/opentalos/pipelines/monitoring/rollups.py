@@ -112,17 +112,21 @@ def level_0(events: DataFrame) -> DataFrame:
     )
 
 
-def merge_level_0(stored: DataFrame, fresh: DataFrame) -> DataFrame:
-    """One row per key: the last one in the topic, in whatever order they arrive here.
+def level_0_of_both(stored: DataFrame, fresh: DataFrame) -> DataFrame:
+    """The rows of both, for ``merge_level_0``.
 
     Rows that earlier releases stored do not say when their interval began.
     """
     names = LEVEL_0.names
     stored = stored.withColumn(_BEGAN, F.coalesce(_BEGAN, _began()))
+    return stored.select(*names).unionByName(fresh.select(*names))
+
+
+def merge_level_0(rows: DataFrame) -> DataFrame:
+    """One row per key: the last one in the topic, in whatever order they arrive here."""
     source = F.struct("source_partition", "source_offset")
-    row = F.struct(*[name for name in names if name not in KEY])
-    merged = stored.select(*names).unionByName(fresh.select(*names))
-    return merged.groupBy(*KEY).agg(F.max_by(row, source).alias("row")).select(*KEY, "row.*")
+    row = F.struct(*[name for name in LEVEL_0.names if name not in KEY])
+    return rows.groupBy(*KEY).agg(F.max_by(row, source).alias("row")).select(*KEY, "row.*")
 
 
 def measures_by_level(rows: DataFrame) -> DataFrame:

@@ -28,6 +28,7 @@ OFFSET_MAX: Final = (1 << 63) - 1
 AHEAD_MS: Final = 3_600_000
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the last valid date
 
+REASON: Final = "_reason"  # why a message is invalid
 _VERSION: Final = "v"
 _CORRUPT: Final = "_corrupt"
 _OPTIONS: Final = {
@@ -51,8 +52,78 @@ def not_ahead(column: str) -> dict[str, str]:
 
     Args: column: Unix milliseconds. The messages need their append_time.
     """
-    now = "least(unix_millis(message.append_time), unix_millis(current_timestamp()))"
-    return {"in the future": f"{column} <= {now} + {AHEAD_MS}"}
+    times = ("message.append_time", "current_timestamp()")
+    # Decimals, since Spark writes any other constant into the code that it compiles, and would
+    # compile the checks again for each batch.
+    now = ", ".join(f"CAST(unix_millis({time}) AS DECIMAL(20, 0))" for time in times)
+    return {"in the future": f"{column} <= least({now}) + {AHEAD_MS}"}
+
+
+class EventCheck:
+    """Which messages are valid events of one kind, and why the others are not.
+
+    A message is invalid if it is not a JSON object, has a newer version, has a field of another
+    type, lacks a field that is not nullable, or if a number is out of its bounds (``number``), not
+    finite, or breaks a rule. Unknown fields are ignored.
+
+    The columns are made once, since Spark takes longer to make than to use them in a small batch;
+    they may be used in any session of the same Java process.
+
+    Args: schema: of the event, without the version ``v``; version: the newest supported one; rules:
+          by reason, an SQL condition over the event's fields and the message's columns, as
+          ``message.NAME``.
+    """
+
+    def __init__(
+        self, schema: StructType, version: int, rules: Mapping[str, str] | None = None
+    ) -> None:
+        self.schema = schema
+        read = StructType([*map(_nullable, schema.fields), *_extra_fields()])
+        text = F.col("_text")
+        event = F.struct(
+            F.from_json(text, read, _OPTIONS).alias("_event"),
+            # The parser stops at the end of one value; within brackets it also reads what follows.
+            F.try_parse_json(F.concat(F.lit("["), text, F.lit("]"))).alias("_whole"),
+        )
+        self._events = F.inline(F.array(event))
+        reasons = [_unreadable(), _newer(version), _mistyped(schema)]
+        reasons += [reason for field in schema.fields for reason in _wrong(field)]
+        reasons += [_reason(text, ~F.coalesce(F.expr(rule), F.lit(False)))
+                    for text, rule in (rules or {}).items()]  # fmt: skip
+        self._reason = F.coalesce(*reasons).alias(REASON)
+
+    def judged(self, messages: DataFrame) -> DataFrame:
+        """All messages, each as ``message`` with the fields of its event and ``REASON``, which is
+        null for a valid event. Persist it if it is used twice.
+
+        Args: messages: at least the columns partition, offset, value.
+        """
+        # The optimizer copies an expression to every use of its columns and would parse each
+        # message a dozen times; it does not copy a generator.
+        return (
+            messages.select(
+                F.struct(*messages.columns).alias("message"),
+                F.col("value").cast("string").alias("_text"),
+            )
+            .select("message", "_text", self._events)
+            .select("message", "_text", "_whole", "_event.*")
+            .select("message", *self.schema.names, self._reason)
+        )
+
+    def good(self, judged: DataFrame) -> DataFrame:
+        """Valid events: the schema's columns, source_partition, source_offset."""
+        return judged.where(f"{REASON} IS NULL").select(
+            *self.schema.names,
+            F.col("message.partition").alias("source_partition"),
+            F.col("message.offset").alias("source_offset"),
+        )
+
+
+def bad_messages(judged: DataFrame) -> DataFrame:
+    """Invalid messages: partition, offset, reason, value."""
+    return judged.where(f"{REASON} IS NOT NULL").select(
+        "message.partition", "message.offset", F.col(REASON).alias("reason"), "message.value"
+    )
 
 
 def split_events(
@@ -61,49 +132,13 @@ def split_events(
     version: int,
     rules: Mapping[str, str] | None = None,
 ) -> tuple[DataFrame, DataFrame]:
-    """Split messages into valid events, and invalid messages with the reason.
+    """Valid events and invalid messages, by an ``EventCheck`` of these arguments.
 
-    A message is invalid if it is not a JSON object, has a newer version, has a field of another
-    type, lacks a field that is not nullable, or if a number is out of its bounds (``number``), not
-    finite, or breaks a rule. Unknown fields are ignored.
-
-    Args:    messages: at least the columns partition, offset, value; schema: of the event, without
-             the version ``v``; version: the newest supported one; rules: by reason, an SQL
-             condition over the event's fields and the message's columns, as ``message.NAME``.
-    Returns: (the schema's columns, source_partition, source_offset), and (partition, offset,
-             reason, value). Both read the same input: persist it if both are used.
+    Both read the same input: persist it if both are used.
     """
-    read = StructType([*map(_nullable, schema.fields), *_extra_fields()])
-    text = F.col("_text")
-    event = F.struct(
-        F.from_json(text, read, _OPTIONS).alias("_event"),
-        # The parser stops at the end of one value; within brackets it also reads what follows.
-        F.try_parse_json(F.concat(F.lit("["), text, F.lit("]"))).alias("_whole"),
-    )
-    # The optimizer copies an expression to every use of its columns and would parse each message a
-    # dozen times; it does not copy a generator.
-    parsed = (
-        messages.select(
-            F.struct(*messages.columns).alias("message"),
-            F.col("value").cast("string").alias("_text"),
-        )
-        .select("message", "_text", F.inline(F.array(event)))
-        .select("message", "_text", "_whole", "_event.*")
-    )
-    reasons = [_unreadable(), _newer(version), _mistyped(schema)]
-    reasons += [reason for field in schema.fields for reason in _wrong(field)]
-    reasons += [_reason(text, ~F.coalesce(F.expr(rule), F.lit(False)))
-                for text, rule in (rules or {}).items()]  # fmt: skip
-    judged = parsed.withColumn("_reason", F.coalesce(*reasons))
-    good = judged.where("_reason IS NULL").select(
-        *schema.names,
-        F.col("message.partition").alias("source_partition"),
-        F.col("message.offset").alias("source_offset"),
-    )
-    bad = judged.where("_reason IS NOT NULL").select(
-        "message.partition", "message.offset", F.col("_reason").alias("reason"), "message.value"
-    )
-    return good, bad
+    check = EventCheck(schema, version, rules)
+    judged = check.judged(messages)
+    return check.good(judged), bad_messages(judged)
 
 
 def _nullable(field: StructField) -> StructField:
