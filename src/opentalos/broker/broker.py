@@ -311,7 +311,7 @@ class Broker:
         if isinstance(self.context.ownership, SingleServerOwnership):
             self.context.ownership.advertise(address)
         if isinstance(self.kafka_nodes, SingleKafkaNode):
-            self.kafka_nodes.address = kafka
+            self.kafka_nodes.advertise(kafka)
 
 
 def _kafka_nodes(server: str, cluster: Cluster | None) -> KafkaNodes:

@@ -61,14 +61,18 @@ def node_of(name: str, address: str) -> KafkaNode | None:
 
 
 class SingleKafkaNode:
-    """The only server leads everything. ``address``: set once its port is known."""
+    """The only server leads everything."""
 
     def __init__(self, name: str) -> None:
-        self._name, self.own, self.address = name, node_number(name), ""
+        self._name, self.own, self._address = name, node_number(name), ""
+
+    def advertise(self, address: str) -> None:
+        """The port is known now."""
+        self._address = address
 
     def nodes(self) -> Sequence[KafkaNode]:
         """This server."""
-        node = node_of(self._name, self.address)
+        node = node_of(self._name, self._address)
         return [] if node is None else [node]
 
     def leaders(self, topic_uuid: str, partitions: int) -> Sequence[int]:
@@ -77,11 +81,11 @@ class SingleKafkaNode:
 
     def coordinator(self, group: str) -> KafkaNode | None:
         """This server."""
-        return node_of(self._name, self.address)
+        return node_of(self._name, self._address)
 
     def at(self, address: str) -> KafkaNode | None:
         """This server."""
-        return node_of(self._name, self.address)
+        return node_of(self._name, self._address)
 
 
 class ClusterKafkaNodes:
