@@ -21,7 +21,7 @@ _KNOWN: Final = (
 )  # fmt: skip
 # Spark also passes its own options of a stream to the sink.
 _SPARKS: Final = ("checkpointLocation", "queryName", "outputMode")
-BLOCK_BYTES: Final = 2 << 20  # before compression; each put costs as much as 0.4 MiB of rows
+BLOCK_BYTES: Final = 1 << 20  # before compression, as in the SDK
 BLOCK_BYTES_MAX: Final = 16 << 20  # below the servers' limit of 20 MiB with headers
 BLOCK_MESSAGES: Final = 20_000  # the limit of a consumer's get
 BLOCK_MESSAGES_MAX: Final = 100_000  # the servers' limit
