@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -40,6 +41,8 @@ class KafkaWire:
         trace: TracebackType | None,
     ) -> None:
         self.writer.transport.abort()
+        with suppress(OSError):
+            await self.writer.wait_closed()
 
     async def send(self, data: bytes | bytearray) -> None:
         self.writer.write(data)

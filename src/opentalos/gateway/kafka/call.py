@@ -31,7 +31,7 @@ class ClientSession:
 class KafkaCall:
     """A decoded request. It is answered once, in any order: the connection keeps the order."""
 
-    __slots__ = ("_done", "answered", "api", "header", "request", "session")
+    __slots__ = ("_done", "answered", "api", "gone", "header", "request", "session")
 
     def __init__(
         self,
@@ -44,6 +44,8 @@ class KafkaCall:
         self.api, self.header, self.request, self.session = api, header, request, session
         self._done = done
         self.answered = False
+        # Called when nobody waits for the answer any more; set by who can end the work early.
+        self.gone: Callable[[], object] | None = None
 
     @property
     def caller(self) -> Principal:

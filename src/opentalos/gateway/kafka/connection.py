@@ -22,6 +22,7 @@ from opentalos.model.errors import InvalidCredential
 from opentalos.wire.kafka.codec import KafkaFormatError
 
 PIPELINE_MAX = 16  # requests before reading pauses
+_COPIED_BYTES = 64 << 10
 UNKNOWN_BYTES_MAX = 64 << 10  # of a request before the client has authenticated
 _SIZE = struct.Struct(">i")
 
@@ -49,12 +50,12 @@ class CallStart(Protocol):
 
 
 class _Pending:
-    """A request from its frame to its response."""
+    """A request from its frame to its response. ``tenant``: whose memory it takes."""
 
-    __slots__ = ("bytes", "call", "pieces")
+    __slots__ = ("bytes", "call", "pieces", "tenant")
 
-    def __init__(self, count: int) -> None:
-        self.bytes = count
+    def __init__(self, tenant: str, count: int) -> None:
+        self.tenant, self.bytes = tenant, count
         self.call: KafkaCall | None = None
         self.pieces: Pieces | None = None  # None: not answered yet
 
@@ -67,11 +68,21 @@ class KafkaConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self.deadline_s, self.network = math.inf, ""
+        self._login_by_s = self._loop.time() + port.settings.request_timeout_s
         self._received: list[bytes | memoryview] = []  # of the frame under way, and behind it
         self._count = 0  # bytes of it
+        self._reserved: _Pending | None = None  # memory for the frame under way
         self._waiting: deque[tuple[memoryview, _Pending]] = deque()
         self._under_way: deque[_Pending] = deque()
+        self._needs_room = False  # the port resumes it
+        self._left_unread = 0  # when the client was last seen to read
         self._stalled = self._paused = self._ending = self._starting = self._partial = False
+
+    @property
+    def tenant(self) -> str:
+        """Whose memory the requests take; a client that is not known yet counts by its address."""
+        session = self.session
+        return session.caller.owner_id if session.authenticated else f"/{self.network}"
 
     # --- transport callbacks -----------------------------------------------------------------
 
@@ -91,38 +102,36 @@ class KafkaConnection(asyncio.Protocol):
         self._gateway.admit(self.session, transport.get_extra_info("peercert"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Requests under way complete; their responses are discarded."""
+        """Those that only read are given up, others complete; their responses are discarded."""
         self._transport = None
         self.deadline_s = math.inf
-        for _, pending in self._waiting:
-            self._port.release(pending.bytes)
-        self._waiting.clear()
+        self._drop_waiting()
         self._received.clear()
         self._port.forget(self)
-
-    def eof_received(self) -> bool:
-        """A client that has ended its side wants no responses."""
-        return False
+        self._give_up()
 
     def pause_writing(self) -> None:
         """The client does not read: no request is started until it does."""
         self._stalled = True
         self._await_reading()
+        if self._transport is not None:
+            self._port.is_unread(self, self._unread())
 
     def resume_writing(self) -> None:
         """The client caught up."""
         self._stalled = False
+        self._port.is_read(self)
+        self._set_deadline()
         self._pump()
 
     def data_received(self, data: bytes) -> None:
         """Cut frames out of the stream."""
         if self._ending:
             return
-        if not self._count:
-            self._partial = False
         self._received.append(data)
         self._count += len(data)
-        self._cut()
+        if not self._paused:
+            self._cut()
 
     # --- frames ------------------------------------------------------------------------------
 
@@ -136,32 +145,45 @@ class KafkaConnection(asyncio.Protocol):
             if not self.session.authenticated:
                 most = min(most, UNKNOWN_BYTES_MAX)
             if not 0 < size <= most:
+                self._pump()
                 self._refuse(f"a request of {size} bytes, need 1 to {most}")
                 return
-            end = size + _SIZE.size
-            if self._count < end:
-                self._await_rest()
-                break
             # What waits is started all the same: nothing else would, and reading never go on.
             if len(self._waiting) + len(self._under_way) >= PIPELINE_MAX:
                 self._pause()
                 break
-            if not self._port.take(size):
-                self._pause()
-                self._port.wait_for_room(self)
+            if self._reserved is None and not self._reserve(size):
                 break
-            self._queue(end)
+            if self._count < size + _SIZE.size:
+                self._await_rest()
+                break
+            self._queue(size + _SIZE.size)
         self._pump()
 
+    def _reserve(self, size: int) -> bool:
+        """Take memory before the bytes come; False: there is none now, and none is read."""
+        tenant = self.tenant
+        if self._port.take(tenant, size):
+            self._reserved = _Pending(tenant, size)
+            return True
+        self._pause()
+        self._needs_room = True
+        self._port.wait_for_room(self)
+        self._set_deadline()
+        return False
+
     def _queue(self, end: int) -> None:
+        pending, self._reserved = self._reserved, None
+        assert pending is not None
         if len(self._received) > 1:
             self._received[:] = [b"".join(self._received)]
         whole = memoryview(self._received[0])
         frame, rest = whole[_SIZE.size : end], whole[end:]
-        self._received[:] = [rest] if rest else []
+        # A copy, or a few bytes would keep all of a large request.
+        self._received[:] = [bytes(rest) if len(rest) < _COPIED_BYTES else rest] if rest else []
         self._count -= end
         self._partial = False
-        self._waiting.append((frame, _Pending(end - _SIZE.size)))
+        self._waiting.append((frame, pending))
 
     def _pause(self) -> None:
         if self._transport is not None and not self._paused:
@@ -172,6 +194,7 @@ class KafkaConnection(asyncio.Protocol):
         """Continue with what was received, then with reading."""
         if self._transport is None or self._ending:
             return
+        self._needs_room = self._partial = False
         if self._paused:
             self._paused = False
             self._transport.resume_reading()
@@ -184,25 +207,41 @@ class KafkaConnection(asyncio.Protocol):
         if self._starting:
             return
         self._starting = True
-        while self._waiting and not self._stalled and self._transport is not None:
-            frame, pending = self._waiting[0]
+        try:
+            while self._waiting and not self._stalled and self._transport is not None:
+                if not self._start_next():
+                    break
+        finally:
+            self._starting = False
+
+    def _start_next(self) -> bool:
+        """False: it has to wait, or the connection ends."""
+        frame, pending = self._waiting[0]
+        if pending.call is None:
+            # The caller of a request is who it is once those before it are answered.
+            if self._under_way and not self._open_to_overlap():
+                return False
             try:
-                pending.call = pending.call or self._gateway.decode(frame, self.session, self)
+                pending.call = self._gateway.decode(frame, self.session, self)
             except KafkaFormatError as error:
+                self._drop_waiting()
                 self._refuse(str(error))
-                break
-            if self._under_way and not self._may_overlap(pending.call):
-                break
-            self._waiting.popleft()
-            self._under_way.append(pending)
-            self.deadline_s = math.inf
-            self._gateway.start(pending.call)
-        self._starting = False
+                return False
+        if self._under_way and not self._may_overlap(pending.call):
+            return False
+        self._waiting.popleft()
+        self._under_way.append(pending)
+        self.deadline_s = math.inf
+        self._gateway.start(pending.call)
+        return True
+
+    def _open_to_overlap(self) -> bool:
+        """Whether every request under way lets others begin."""
+        overlaps = self._gateway.overlaps
+        return all(pending.call and overlaps(pending.call) for pending in self._under_way)
 
     def _may_overlap(self, call: KafkaCall) -> bool:
-        overlaps = self._gateway.overlaps
-        others = (pending.call for pending in self._under_way)
-        return overlaps(call) and all(other and overlaps(other) for other in others)
+        return self._gateway.overlaps(call) and self._open_to_overlap()
 
     def answered(self, call: KafkaCall, pieces: Pieces) -> None:
         """A call was answered; send what is next in order."""
@@ -215,33 +254,60 @@ class KafkaConnection(asyncio.Protocol):
         while under_way and under_way[0].pieces is not None:
             pending = under_way.popleft()
             out += pending.pieces or []
-            self._port.release(pending.bytes)
+            self._port.release(pending.tenant, pending.bytes)
         if self._transport is None:
             return
         if out:
             self._transport.writelines(out)
-        if not under_way and not self._waiting:
-            if self._ending or self.session.ends or self._port.draining:
-                self._transport.close()
-                return
-            self._await_request()
+            if self._stalled:
+                self._port.is_unread(self, self._unread())
+        if self.session.ends and not self._ending:
+            self._ending = True
+            self._drop_waiting()
+        if not under_way and not self._waiting and (self._ending or self._port.draining):
+            self._close()
+            return
+        self._set_deadline()
         self._pump()
-        if self._paused and len(self._waiting) + len(under_way) < PIPELINE_MAX:
+        if (
+            self._paused
+            and not self._needs_room
+            and len(self._waiting) + len(under_way) < PIPELINE_MAX
+        ):
             self.resume()
 
     # --- deadlines and ending ------------------------------------------------------------------
 
+    def _set_deadline(self) -> None:
+        """What the client has to do next, and by when."""
+        if self._stalled:
+            return  # it has to read
+        if self._under_way or self._waiting or self._needs_room:
+            self.deadline_s = math.inf  # it is not the client's turn
+        elif self._count:
+            self._partial = False
+            self._await_rest()
+        else:
+            self._await_request()
+
     def _await_request(self) -> None:
         self.deadline_s = self._loop.time() + self._port.settings.idle_timeout_s
+        if not self.session.authenticated:
+            self.deadline_s = min(self.deadline_s, self._login_by_s)
 
     def _await_rest(self) -> None:
         """From the first bytes on: a client that sends one at a time gains nothing."""
-        if not (self._partial or self._under_way or self._waiting):
+        if not (self._partial or self._under_way or self._waiting or self._stalled):
             self.deadline_s = self._loop.time() + self._port.settings.request_timeout_s
             self._partial = True
 
     def _await_reading(self) -> None:
+        self._left_unread = self._unread()
         self.deadline_s = self._loop.time() + self._port.settings.write_stall_s
+
+    def _unread(self) -> int:
+        """Bytes of answers that the client has not taken."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def _refuse(self, reason: str) -> None:
         """The stream is broken: nothing more is read, what is under way is answered."""
@@ -251,6 +317,9 @@ class KafkaConnection(asyncio.Protocol):
 
     def expire(self) -> None:
         """The client is idle, too slow with a request, or does not read."""
+        if self._stalled and self._unread() < self._left_unread:
+            self._await_reading()  # slowly, but it reads
+            return
         self._port.cut += 1
         self.abort()
 
@@ -271,10 +340,35 @@ class KafkaConnection(asyncio.Protocol):
             self._refuse(str(error))
 
     def drain(self, *, refused: bool = False) -> None:
-        """Close at once if idle, else after the requests under way."""
+        """Close at once if idle, else after the requests under way; those that wait end early."""
         self._ending = self._ending or refused
+        if not refused:
+            self._give_up()
         if self._transport is not None and not self._under_way:
+            self._close()
+
+    def _close(self) -> None:
+        """Once the client has read what it is owed, within a time."""
+        if self._transport is not None:
+            self._ending = True
+            self._await_reading()
             self._transport.close()
+
+    def _give_up(self) -> None:
+        """Nobody will read the answers of calls under way."""
+        for pending in list(self._under_way):
+            if pending.call is not None and pending.call.gone is not None:
+                pending.call.gone()
+
+    def _drop_waiting(self) -> None:
+        """Return the memory of what will not be started."""
+        waiting = [pending for _, pending in self._waiting]
+        self._waiting.clear()
+        if self._reserved is not None:
+            waiting.append(self._reserved)
+            self._reserved = None
+        for pending in waiting:
+            self._port.release(pending.tenant, pending.bytes)
 
     def abort(self) -> None:
         """Cut the connection without waiting."""

@@ -33,6 +33,8 @@ from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
 CALLS_MAX: Final = 10_000  # under way, long polls included
 CALLS_KEPT: Final = 100  # of them, for administrators
 
+ENDS_WITH_CLIENT: Final = frozenset((ApiKey.FETCH,))  # it only waits and reads
+
 _log = logging.getLogger("opentalos.kafka")
 
 
@@ -139,6 +141,7 @@ class KafkaGateway:
         """Begin a call; it answers itself."""
         port, served = self._services.port, self._table[call.api.key]
         port.requests += 1
+        port.requests_by_api[call.api.key] += 1
         if served.direct:
             try:
                 served.handle(self._services, call)
@@ -151,6 +154,8 @@ class KafkaGateway:
             self._broken(call, error)
             return
         task = asyncio.get_running_loop().create_task(self._run(served, call))
+        if call.api.key in ENDS_WITH_CLIENT:
+            call.gone = task.cancel
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(slot.free)
@@ -167,13 +172,16 @@ class KafkaGateway:
             self._broken(call, error)
 
     def _broken(self, call: KafkaCall, error: Exception) -> None:
-        """Answer with the error where the response has a place for it, else with nothing."""
+        """Answer with the error where the response has a place for it, else end the connection:
+        an empty answer would say that there is nothing."""
         self._services.port.failures += 1
         if not isinstance(error, TalosError):
             _log.exception("%s failed with an internal error", call.api.key.name, exc_info=error)
-        if "error_code" in call.api.response.__struct_fields__:
+        fields = call.api.response.SPEC.fields
+        if any(it.name == "error_code" and includes(it.versions, call.version) for it in fields):
             call.answer(call.api.response(error_code=int(code_of(error))))
             return
+        call.session.ends = True
         call.answer_raw([])
 
     async def drain(self, timeout_s: float) -> None:

@@ -7,7 +7,7 @@ Kafka does not load it.
 import asyncio
 import logging
 import socket
-from collections import deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -27,6 +27,10 @@ class KafkaConnection(Protocol):
 
     deadline_s: float  # loop time
     network: str  # what counts as one client address
+
+    @property
+    def tenant(self) -> str:
+        """Whose memory its requests take."""
 
     def expire(self) -> None:
         """The deadline passed."""
@@ -56,11 +60,16 @@ class KafkaPort:
         self.settings, self._protocol = settings, protocol
         self.tls: TlsContext | None = None
         self.accepted = self.refused = self.cut = self.requests = self.failures = 0
+        self.requests_by_api: Counter[int] = Counter()
         self.request_bytes = 0  # of requests in memory
+        self.unread_bytes = 0  # of answers that clients do not read
         self.draining = False
         self._connections: set[KafkaConnection] = set()
         self._of_network: dict[str, int] = {}
-        self._short: deque[KafkaConnection] = deque()  # wait for memory, in order
+        self._bytes_of: dict[str, int] = {}  # of requests in memory, by tenant
+        # Connections that wait for memory: by tenant, which take turns, and in order.
+        self._short: OrderedDict[str, deque[KafkaConnection]] = OrderedDict()
+        self._unread: dict[KafkaConnection, int] = {}
         self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._emptied = asyncio.Event()
@@ -107,6 +116,7 @@ class KafkaPort:
 
     def forget(self, connection: KafkaConnection) -> None:
         """The connection is gone."""
+        self.is_read(connection)
         if connection in self._connections:
             self._connections.discard(connection)
             left = self._of_network.pop(connection.network, 1) - 1
@@ -115,31 +125,62 @@ class KafkaPort:
         if not self._connections:
             self._emptied.set()
 
-    def take(self, count: int) -> bool:
-        """Count the bytes of a request; False: there is no room now. One always fits alone."""
+    def take(self, tenant: str, count: int) -> bool:
+        """Count the bytes of a request; False: there is no room now.
+
+        A tenant gets half of the memory at most, so that one alone cannot keep others out; a first
+        request always fits.
+        """
+        held, most = self._bytes_of.get(tenant, 0), self.settings.requests_bytes_total_max
         total = self.request_bytes + count
-        if self.request_bytes and total > self.settings.requests_bytes_total_max:
+        if (self.request_bytes and total > most) or (held and held + count > most // 2):
             return False
         self.request_bytes = total
+        self._bytes_of[tenant] = held + count
         return True
 
     def wait_for_room(self, connection: KafkaConnection) -> None:
         """``resume`` is called once there may be room."""
-        self._short.append(connection)
+        self._short.setdefault(connection.tenant, deque()).append(connection)
 
-    def release(self, count: int) -> None:
+    def release(self, tenant: str, count: int) -> None:
         """Return the bytes of a request."""
         self.request_bytes -= count
+        left = self._bytes_of.get(tenant, 0) - count
+        if left > 0:
+            self._bytes_of[tenant] = left
+        else:
+            self._bytes_of.pop(tenant, None)
         if self._short:
             asyncio.get_running_loop().call_soon(self._resume_some)
 
     def _resume_some(self) -> None:
-        """In order, until one has to wait again."""
-        for _ in range(len(self._short)):
-            connection = self._short.popleft()
+        """The first of each tenant in turn, until all of these have to wait again."""
+        refused = 0
+        while refused < len(self._short):
+            tenant, waiting = self._short.popitem(last=False)
+            connection = waiting.popleft()
+            if waiting:
+                self._short[tenant] = waiting
             connection.resume()
-            if self._short and self._short[-1] is connection:
-                break
+            again = self._short.get(tenant)
+            if again and again[-1] is connection:
+                again.rotate(1)  # it keeps its place
+                refused += 1
+
+    def is_unread(self, connection: KafkaConnection, count: int) -> None:
+        """A client does not read its answers. Of too many bytes, the most are dropped."""
+        self.is_read(connection)
+        self._unread[connection] = count
+        self.unread_bytes += count
+        if self.unread_bytes > self.settings.answers_bytes_total_max:
+            worst = max(self._unread, key=self._unread.__getitem__)
+            self.cut += 1
+            asyncio.get_running_loop().call_soon(worst.abort)
+
+    def is_read(self, connection: KafkaConnection) -> None:
+        """The client caught up, or is gone."""
+        self.unread_bytes -= self._unread.pop(connection, 0)
 
     # --- deadlines and ending ------------------------------------------------------------------
 
