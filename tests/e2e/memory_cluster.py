@@ -114,6 +114,7 @@ class MemoryServer:
         await self.broker.principals.ensure_root(ROOT_KEY.key_id, ROOT_KEY.secret)
         port = Port(
             http=self.http,
+            kafka=self.kafka.port,
             readiness=Readiness(),
             tls=tls,
             watch=LoopWatch(),

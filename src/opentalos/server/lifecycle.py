@@ -183,8 +183,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         await broker.start()
         undo.push_async_callback(broker.close)
         await ensure_root(broker, directory, root_key, stores if member else None)
-        short = stores.files_short
-        port = Port(http=http, readiness=readiness, tls=tls, watch=watch, files_short=short)
+        port = _port((http, kafka), readiness, tls, watch, stores)
         gateways = open_gateways(broker, config, member, port)
         http.serve(gateways.exact, gateways.prefixes)
         if place is None:
@@ -214,6 +213,24 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         await broker.take_requests()
         undo.pop_all()
         return server
+
+
+def _port(
+    ports: tuple[HttpServer, KafkaServer],
+    readiness: Readiness,
+    tls: ServerTls,
+    watch: LoopWatch,
+    stores: Stores,
+) -> Port:
+    http, kafka = ports
+    return Port(
+        http=http,
+        kafka=kafka.port,
+        readiness=readiness,
+        tls=tls,
+        watch=watch,
+        files_short=stores.files_short,
+    )
 
 
 async def _start_rest(directory: DataDirectory, server: Server) -> None:

@@ -24,7 +24,9 @@ auth = "user:{PLANTED}"
 [encryption]
 key_command = "print-key --password {PLANTED}"
 """
-CHECKS = {"machine", "python", "packages", "files", "clock", "space", "disk", "sync", "messages"}
+CHECKS = {
+    "machine", "python", "packages", "files", "clock", "space", "disk", "sync", "kafka", "messages",
+}  # fmt: skip
 
 
 def doctor(
@@ -56,6 +58,7 @@ def test_a_machine_without_a_server_is_checked_with_a_temporary_one(tmp_path: Pa
     assert rows.keys() == CHECKS | {"config", "port"}
     assert rows["port"]["state"] == "problem"
     assert f"process {os.getpid()} " in rows["port"]["text"]
+    assert rows["kafka"]["state"] == "ok"
     assert rows["messages"]["state"] == "ok"
     assert "a temporary server" in rows["messages"]["text"]
     assert all(row["remedy"] for row in rows.values() if row["state"] == "warning")
@@ -75,7 +78,7 @@ def test_a_running_server_is_asked_and_the_bundle_has_no_secrets(
     lines = done.stdout.splitlines()
     assert f"ok       config    {config}" in lines
     problems = sum(line.startswith("problem") for line in lines[:-1])
-    assert lines[-1] == f"{counted(problems, 'problem')} in 10 checks"
+    assert lines[-1] == f"{counted(problems, 'problem')} in 11 checks"
     assert stat.S_IMODE(bundle.stat().st_mode) == 0o600
     with tarfile.open(bundle) as found:
         parts = {

@@ -164,6 +164,7 @@ class PodProcess:
         service = self.name.rpartition("-")[0]
         pod = re.escape(f"{self.name}.{headless}")
         names = rf"(?:{pod}|{re.escape(service)})\.{NAMESPACE}\.svc\.cluster\.local"
+        text = text.replace("0.0.0.0:9092", "127.0.0.1:0")
         return re.sub(rf"(?:{names}|127\.0\.0\.1|0\.0\.0\.0):9420", f"127.0.0.1:{self.port}", text)
 
     def _local(self, text: str) -> str:

@@ -127,6 +127,7 @@ def test_the_made_keys_open_the_server(tmp_path: Path) -> None:
     assert (key_id, secret) == ("root", (secrets / "root-secret").read_text())
     config = FOLDER / "conf" / "single.toml"
     command = f"talos serve --config {config} --data s --root-key-file secrets/root-key"
+    command += " --kafka-listen 127.0.0.1:0"
     with serving(tmp_path, command) as address:
         server = SimpleNamespace(port=int(address.rpartition(":")[2]))
         headers = authorization(Key(key_id, secret))

@@ -20,7 +20,7 @@ from tests.tls_files import TlsFolder
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy" / "container"
 DOCKERFILE = FOLDER / "Dockerfile"
-DATA, LISTEN = "/var/lib/opentalos", "0.0.0.0:9420"
+DATA, LISTEN, KAFKA = "/var/lib/opentalos", "0.0.0.0:9420", "0.0.0.0:9092"
 COMMAND_S = 60.0
 
 pytestmark = pytest.mark.timeout(120)
@@ -62,7 +62,7 @@ def healthy(data: Path) -> subprocess.CompletedProcess[str]:
 def running(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The image's entry point and command, below this folder and on a free port."""
     data = folder / "data"
-    replaced = {DATA: str(data), LISTEN: "127.0.0.1:0"}
+    replaced = {DATA: str(data), LISTEN: "127.0.0.1:0", KAFKA: "127.0.0.1:0"}
     (entry,) = instructions("ENTRYPOINT")
     command = [*words(entry), *command_with("serve")]
     assert command[0] == "talos"

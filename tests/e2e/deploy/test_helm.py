@@ -163,8 +163,8 @@ def test_the_pod_is_bound_as_the_image_wants(documents: list[Document]) -> None:
     assert own["allowPrivilegeEscalation"] is False
     assert own["capabilities"] == {"drop": ["ALL"]}
     assert pod["automountServiceAccountToken"] is False
-    (port,) = container(documents)["ports"]
-    assert f"EXPOSE {port['containerPort']}\n" in DOCKERFILE
+    ports = [str(port["containerPort"]) for port in container(documents)["ports"]]
+    assert f"EXPOSE {' '.join(ports)}\n" in DOCKERFILE
     mounts = [item["mountPath"] for item in container(documents)["volumeMounts"]]
     assert re.findall(r"^VOLUME (\S+)$", DOCKERFILE, re.MULTILINE)[0] in mounts
     secrets = [item["secret"] for item in pod["volumes"] if "secret" in item]
@@ -192,7 +192,7 @@ def test_values_reach_the_configuration_with_their_types(tmp_path: Path) -> None
     assert (config.cluster.stop_s, config.cluster.restart) == (30.5, "wait")
     assert (config.server.log_level, config.server.log_format) == ("debug", "json")
     defaults = tomllib.loads(written(render({}), tmp_path).read_text())
-    assert set(defaults) == {"server"}
+    assert set(defaults) == {"server", "kafka"}
     quoted = 'a "quoted" \\ <word> ü'
     single = load_config(
         written(render({"config": {"oidc": {"principal_claim": quoted}}}), tmp_path)

@@ -140,8 +140,7 @@ class KafkaGateway:
     def start(self, call: KafkaCall) -> None:
         """Begin a call; it answers itself."""
         port, served = self._services.port, self._table[call.api.key]
-        port.requests += 1
-        port.requests_by_api[call.api.key] += 1
+        port.requests_by_api[call.api.key.name.lower()] += 1
         if served.direct:
             try:
                 served.handle(self._services, call)
@@ -174,7 +173,7 @@ class KafkaGateway:
     def _broken(self, call: KafkaCall, error: Exception) -> None:
         """Answer with the error where the response has a place for it, else end the connection:
         an empty answer would say that there is nothing."""
-        self._services.port.failures += 1
+        self._services.port.failed(call.session.peer, call.api.key.name.lower(), error)
         if not isinstance(error, TalosError):
             _log.exception("%s failed with an internal error", call.api.key.name, exc_info=error)
         fields = call.api.response.SPEC.fields

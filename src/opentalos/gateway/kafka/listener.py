@@ -19,7 +19,9 @@ from opentalos.model.settings.kafka import KafkaSettings
 SWEEP_S = 1.0  # resolution of every time limit of the port
 SWEPT_MAX = 1_000  # connections looked at in one turn of the loop
 
-_log = logging.getLogger("opentalos.kafka")
+LINES_PER_S_MAX = 20  # log lines of failed requests; the next line counts those left out
+
+_access = logging.getLogger("opentalos.access")
 
 
 class KafkaConnection(Protocol):
@@ -59,8 +61,10 @@ class KafkaPort:
     ) -> None:
         self.settings, self._protocol = settings, protocol
         self.tls: TlsContext | None = None
-        self.accepted = self.refused = self.cut = self.requests = self.failures = 0
-        self.requests_by_api: Counter[int] = Counter()
+        self.accepted = self.refused = self.cut = 0
+        self.requests_by_api: Counter[str] = Counter()
+        self.failures_by_error: Counter[str] = Counter()  # of our classes, so they are few
+        self._lines = self._left_out = 0  # of the log, in this second
         self.request_bytes = 0  # of requests in memory
         self.unread_bytes = 0  # of answers that clients do not read
         self.draining = False
@@ -124,6 +128,18 @@ class KafkaPort:
                 self._of_network[connection.network] = left
         if not self._connections:
             self._emptied.set()
+
+    def failed(self, peer: str, request: str, error: Exception) -> None:
+        """Count and log a failed request; so many lines a second."""
+        self.failures_by_error[type(error).__name__] += 1
+        self._lines += 1
+        if self._lines > LINES_PER_S_MAX:
+            self._left_out += 1
+            return
+        fields: dict[str, object] = {"peer": peer, "request": request, "error": str(error)}
+        if self._left_out:
+            fields["left_out"], self._left_out = self._left_out, 0
+        _access.info("request failed", extra=fields)
 
     def take(self, tenant: str, count: int) -> bool:
         """Count the bytes of a request; False: there is no room now.
@@ -189,6 +205,7 @@ class KafkaPort:
 
     def _sweep(self) -> None:
         self._schedule()
+        self._lines = 0
         self._sweep_some(list(self._connections))
 
     def _sweep_some(self, unswept: list[KafkaConnection]) -> None:

@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 
 from opentalos import __version__
 from opentalos.broker.figures import ClusterFigures, Figures, figures_of
+from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.gateway.metrics.lag_series import GroupOfTopic, LagSeries
 from opentalos.gateway.metrics.sources import QUOTA_ERRORS, ProcessFigures, Sources
 from opentalos.gateway.metrics.topic_series import TopicSeries
@@ -36,6 +37,7 @@ class ServerCollector:
         yield from _port(sources)
         yield from _calls(sources)
         yield from _sds_calls(sources)
+        yield from _kafka(sources.kafka)
         yield from _messages(sources, figures)
         yield from _log(figures)
         yield from _log_now(figures)
@@ -123,6 +125,25 @@ def _sds_calls(sources: Sources) -> Iterator[Metric]:
     yield _histogram("sds_read_duration_seconds", text, sds.read_s.coarse())
     text = "Latency of SDS put, increment, remove and batch from request to reply."
     yield _histogram("sds_write_duration_seconds", text, sds.write_s.coarse())
+
+
+def _kafka(port: KafkaPort) -> Iterator[Metric]:
+    yield _gauge("kafka_connections", "Open connections of clients of Kafka.", port.connections)
+    for name, text, value in (
+        ("accepted", "Connections of clients of Kafka accepted.", port.accepted),
+        ("cut", "Connections of clients of Kafka closed because they were too slow.", port.cut),
+        ("refused", "Connections of clients of Kafka closed for what they sent, or too many.",
+         port.refused),
+    ):  # fmt: skip
+        yield _counter(f"kafka_connections_{name}", text, value)
+    text = "Requests of clients of Kafka by kind."
+    yield _labelled("kafka_requests", text, "request", port.requests_by_api)
+    text = "Failed requests of clients of Kafka by error."
+    yield _labelled("kafka_failures", text, "error", port.failures_by_error)
+    text = "Bytes of requests of clients of Kafka in memory."
+    yield _gauge("kafka_request_bytes", text, port.request_bytes)
+    text = "Bytes of answers that clients of Kafka do not read."
+    yield _gauge("kafka_unread_bytes", text, port.unread_bytes)
 
 
 def _long_work(figures: Figures) -> Iterator[Metric]:

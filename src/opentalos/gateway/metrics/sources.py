@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from opentalos.broker.broker import Broker
 from opentalos.gateway.http.server import HttpServer
+from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.gateway.peer.forwarding import Forwarding
 from opentalos.gateway.sds_http.gateway import SdsGateway
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
@@ -35,5 +36,6 @@ class Sources:
     http: HttpServer
     thrift: ThriftGateway
     sds: SdsGateway
+    kafka: KafkaPort
     forwarding: Forwarding | None
     process: Callable[[], ProcessFigures]

@@ -14,6 +14,7 @@ from opentalos.gateway.callers import ClaimedCallers
 from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.exchange import Exchange, Handler
 from opentalos.gateway.http.server import HttpServer
+from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.gateway.metrics.page import MetricsPage
 from opentalos.gateway.metrics.sources import ProcessFigures, Sources
 from opentalos.gateway.peer.calls import PeerGateway
@@ -60,6 +61,7 @@ class Port:
     """The port that serves the gateways, and its figures for metrics."""
 
     http: HttpServer
+    kafka: KafkaPort
     readiness: Readiness
     tls: ServerTls
     watch: LoopWatch
@@ -114,6 +116,7 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
         http=port.http,
         thrift=thrift,
         sds=sds,
+        kafka=port.kafka,
         forwarding=forwarding,
         process=port.figures,
     )

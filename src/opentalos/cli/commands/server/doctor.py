@@ -37,7 +37,7 @@ def doctor(
 ) -> int:
     """Check this machine and a server, one line per check, each problem with what to do.
 
-    Checks machine, Python, packages, open files, disk (space, file system, speed of syncs), port,
+    Checks machine, Python, packages, open files, disk (space, file system, speed of syncs), ports,
     clock, and puts and reads one message: on the server that options, variables or a running
     server's data directory name, else on a temporary one. The topic of that message is deleted.
 
@@ -52,6 +52,7 @@ def doctor(
     """
     from opentalos.cli.doctor import disk, machine, round_trip
     from opentalos.cli.doctor.finding import COLUMNS
+    from opentalos.cli.doctor.kafka_port import check_kafka_port
 
     if bundle is not None and bundle.exists():
         raise click.UsageError(f"{bundle} already exists; name another file for --bundle")
@@ -69,6 +70,7 @@ def doctor(
     found += [machine.check_open_files(), machine.check_clock(server_s), *disk.check_disk(data)]
     if reached is None:
         found.append(_port(config.server.listen, data))
+    found.append(check_kafka_port(config.kafka.listen, data))
     found.append(messages)
     rows = [{name: getattr(finding, name) for name in COLUMNS} for finding in found]
     if output.form == "text":

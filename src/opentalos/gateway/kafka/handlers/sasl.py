@@ -51,7 +51,7 @@ async def authenticate(services: Services, call: KafkaCall) -> SaslAuthenticateR
             del session.state[Exchange]
             _admit(session, step.found)
     except (TalosError, ValueError) as error:
-        services.port.failures += 1
+        services.port.failed(session.peer, "sasl_authenticate", error)
         await asyncio.sleep(began_s + REFUSED_AFTER_S - asyncio.get_running_loop().time())
         return _refused(session, ErrorCode.SASL_AUTHENTICATION_FAILED, _reason(error))
     return SaslAuthenticateResponse(
