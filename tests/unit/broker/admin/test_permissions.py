@@ -1,3 +1,4 @@
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -130,4 +131,25 @@ async def test_nothing_cannot_be_granted_and_the_owner_not_revoked() -> None:
         with pytest.raises(PermissionDenied):
             await permissions.revoke_permission(
                 ALICE, topic.resource, Grantee(GrantType.DEVELOPER, "alice")
+            )
+
+
+async def test_permissions_that_are_added_at_the_same_time_add_up() -> None:
+    async with world() as w:
+        topic, permissions = await w.topic(ALICE), w.broker.permissions
+        bits = (Permission.GET_MESSAGE, Permission.PUT_MESSAGE, Permission.DESCRIBE_TOPIC)
+        await asyncio.gather(
+            *(permissions.grant_more(ALICE, topic.resource, "bob", bit) for bit in bits)
+        )
+        assert permissions.list_permission(ALICE, topic.resource)["bob"] == 7
+        await asyncio.gather(
+            *(permissions.revoke_some(ALICE, topic.resource, "bob", bit) for bit in bits[:2])
+        )
+        assert permissions.list_permission(ALICE, topic.resource)["bob"] == 4
+        await permissions.revoke_some(ALICE, topic.resource, "bob", Permission(7))
+        await permissions.revoke_some(ALICE, topic.resource, "bob", Permission(7))
+        assert "bob" not in permissions.list_permission(ALICE, topic.resource)
+        with pytest.raises(PermissionDenied):
+            await permissions.grant_more(
+                ALICE, topic.resource, "bob", Permission.CHANGE_TOPIC | Permission.GET_MESSAGE
             )
