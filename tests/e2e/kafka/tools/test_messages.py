@@ -132,3 +132,26 @@ def test_groups_are_listed_described_and_reset(tools: KafkaTools, alice: Login, 
     assert read.splitlines() == WORDS
     tools.done(alice, "consumer-groups", "--delete", *group)
     assert "readers" not in tools.done(alice, "consumer-groups", "--list").split()
+
+
+def test_entries_let_another_tenant_read_and_write(
+    tools: KafkaTools, alice: Login, bob: Login
+) -> None:
+    new_topic(tools, alice, "lent")
+    write(tools, alice, "lent", WORDS[:3])
+    entry = ("--allow-principal", "User:bob", "--topic", "lent")
+    read = (
+        "console-consumer", "--topic", "alice/lent", "--partition", "0", "--offset", "earliest",
+        "--max-messages", "3", *WAIT,
+    )  # fmt: skip
+    tools.done(alice, "acls", "--add", *entry, "--operation", "Read")
+    assert tools.done(bob, *read).splitlines() == WORDS[:3]
+    denied = tools.run(bob, "console-producer", "--topic", "alice/lent", stdin="no\n")
+    assert "TopicAuthorizationException" in denied.text
+    tools.done(alice, "acls", "--add", *entry, "--operation", "Write")
+    write(tools, bob, "alice/lent", ["yes"])
+    assert offsets(tools, alice, "lent", "-1") == [4]
+    tools.done(alice, "acls", "--remove", "--force", *entry)
+    refused = tools.run(bob, *read[:-1], "3000")
+    assert "alice/lent" in refused.text
+    assert not set(refused.out.splitlines()) & set(WORDS)
