@@ -146,12 +146,13 @@ def test_entries_let_another_tenant_read_and_write(
     )  # fmt: skip
     tools.done(alice, "acls", "--add", *entry, "--operation", "Read")
     assert tools.done(bob, *read).splitlines() == WORDS[:3]
-    denied = tools.run(bob, "console-producer", "--topic", "alice/lent", stdin="no\n")
-    assert "TopicAuthorizationException" in denied.text
+    # The tool logs failures and ends with 0.
+    assert tools.run(bob, "console-producer", "--topic", "alice/lent", stdin="no\n").out == ""
+    assert offsets(tools, alice, "lent", "-1") == [3]
     tools.done(alice, "acls", "--add", *entry, "--operation", "Write")
     write(tools, bob, "alice/lent", ["yes"])
     assert offsets(tools, alice, "lent", "-1") == [4]
-    tools.done(alice, "acls", "--remove", "--force", *entry)
+    both = ("--operation", "Read", "--operation", "Write")
+    tools.done(alice, "acls", "--remove", "--force", *entry, *both)
     refused = tools.run(bob, *read[:-1], "3000")
-    assert "alice/lent" in refused.text
-    assert not set(refused.out.splitlines()) & set(WORDS)
+    assert (refused.out, "total of 0 messages" in refused.err) == ("", True)
