@@ -50,7 +50,7 @@ from opentalos.wire.kafka._generated.describe_acls_response import (
 from opentalos.wire.kafka.errors import ErrorCode
 
 ENTRIES_MAX: Final = 10_000  # that one filter may match
-_TOPICS_AT_ONCE: Final = 200  # examined in one turn of the loop
+_TOPICS_AT_ONCE: Final = 20  # examined in one turn of the loop
 
 
 async def describe(services: Services, call: KafkaCall) -> DescribeAclsResponse:

@@ -7,6 +7,7 @@ from opentalos.broker.values import Topic
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.admin.outcome import (
+    ITEMS_MAX,
     Refused,
     Turns,
     found,
@@ -54,13 +55,15 @@ class Resource(IntEnum):
     SERVER = 4
 
 
+WORDY_MAX: Final = 500  # resources of a request; the answer is encoded in one turn of the loop
 _NO_CHANGE: Final = "settings of servers are in their configuration files"
 
 
 async def describe(services: Services, call: KafkaCall) -> DescribeConfigsResponse:
     """Settings of topics that the caller may describe, and of this server."""
     request: DescribeConfigsRequest = call.request
-    turns, results = Turns(), []
+    wordy = request.include_synonyms or request.include_documentation
+    turns, results = Turns(items_max=WORDY_MAX if wordy else ITEMS_MAX), []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
         result = DescribeConfigsResult(error_message=None, resource_type=kind, resource_name=name)

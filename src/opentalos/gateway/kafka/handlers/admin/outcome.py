@@ -84,18 +84,18 @@ class Turns:
     Args: timeout_ms: the client's, 0 if it has none; what has not begun then is not done.
     """
 
-    def __init__(self, timeout_ms: int = 0) -> None:
+    def __init__(self, timeout_ms: int = 0, items_max: int = ITEMS_MAX) -> None:
         self._loop = asyncio.get_running_loop()
         if not 0 < timeout_ms < _DEADLINE_MS_MAX:
             timeout_ms = _DEADLINE_MS_MAX
         self._until_s = self._loop.time() + timeout_ms / 1000
-        self._taken = 0
+        self._taken, self._items_max = 0, items_max
 
     async def take(self) -> None:
         """Before each item. Raises: Refused: it must not begin."""
         self._taken += 1
-        if self._taken > ITEMS_MAX:
-            text = f"a request can have {ITEMS_MAX} items; send several"
+        if self._taken > self._items_max:
+            text = f"such a request can have {self._items_max} items; send several"
             raise Refused(ErrorCode.INVALID_REQUEST, text)
         await asyncio.sleep(0)
         if self._taken > 1 and self._loop.time() >= self._until_s:
