@@ -15,6 +15,7 @@ setup:  ## make .venv, .sdk-venv and .sds-venv and fetch jars, or leave them whe
 	@$(PYTHON) scripts/make_venvs.py
 	@$(PY) scripts/fetch_jars.py
 	@$(PY) scripts/fetch_promtool.py
+	@$(PY) scripts/fetch_kafka_tests.py
 
 accelerator: setup  ## build the optional C accelerator in place, compiled leaves in .cache/compiled
 	@$(PY) scripts/build_accelerator.py

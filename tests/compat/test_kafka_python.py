@@ -1,0 +1,49 @@
+"""kafka-python's own integration tests against our server: those of the list pass."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from scripts.fetch_kafka_tests import FOLDER
+from tests.server_process import ROOT_KEY, ServerProcess
+
+HERE = Path(__file__).parent / "kafka_python"
+ALLOWED = (HERE / "allow.txt").read_text().split()
+VERSION = "4.2"  # of a Kafka whose requests we serve, as that client infers it
+ALL_S = 400.0
+TEST_S = 90
+
+pytestmark = pytest.mark.timeout(ALL_S + 60)
+
+
+def test_its_own_tests_pass(tmp_path: Path) -> None:
+    (tmp_path / "servers" / VERSION / "kafka-bin").mkdir(parents=True)  # where it looks for Kafka
+    server = ServerProcess(tmp_path / "server").start()
+    try:
+        address = json.loads((server.data / "server.json").read_text())["kafka"]
+        environment = {
+            **os.environ,
+            "KAFKA_URI": f"kafka://{address}",
+            "KAFKA_VERSION": VERSION,
+            "KAFKA_LOGIN": f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}",
+            "PROJECT_ROOT": str(tmp_path),
+            "PYTHONPATH": os.pathsep.join((str(FOLDER), str(HERE))),
+        }
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "with_login", "-p", "no:opentalos"]
+        command += ["-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={FOLDER}"]
+        command += [
+            f"--timeout={TEST_S}",
+            *(f"{FOLDER}/test/integration/{name}" for name in ALLOWED),
+        ]
+        done = subprocess.run(
+            command, cwd=FOLDER, env=environment, capture_output=True, text=True, timeout=ALL_S
+        )
+    finally:
+        server.kill()
+    last = done.stdout.strip().splitlines()[-1:]
+    assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]
+    assert last
+    assert f"{len(ALLOWED)} passed" in last[0]
