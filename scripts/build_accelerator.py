@@ -28,6 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COMMITS = ROOT / "native" / "commits.c"
 ROWS = ROOT / "native" / "rows.c"
+RECORDS = ROOT / "native" / "records.c"
 FLAGS = ("-O2", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread")
 COMPILE_TIMEOUT_S = 120.0
 
@@ -58,6 +59,11 @@ def build_commits(folder: Path) -> list[Built]:
 def build_rows(folder: Path) -> list[Built]:
     """The encoder of Arrow columns. Raises: CannotBuild; Missing."""
     return [compile_source(ROWS, folder, "opentalos/sdk/arrow/_native.abi3.so")]
+
+
+def build_records(folder: Path) -> list[Built]:
+    """The walk over Kafka's records. Raises: CannotBuild; Missing."""
+    return [compile_source(RECORDS, folder, "opentalos/wire/message/_records.abi3.so")]
 
 
 def compile_source(source: Path, folder: Path, module: str) -> Built:
@@ -96,7 +102,11 @@ def find_tools() -> tuple[list[str], Path]:
     return compiler, headers
 
 
-PARTS: tuple[Callable[[Path], list[Built]], ...] = (build_commits, build_rows)
+PARTS: tuple[Callable[[Path], list[Built]], ...] = (
+    build_commits,
+    build_rows,
+    build_records,
+)
 
 
 def build_parts(folder: Path) -> list[Built]:

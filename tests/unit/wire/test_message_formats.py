@@ -128,7 +128,15 @@ def test_older_versions_keep_what_they_carry(messages: list[Message]) -> None:
 @given(messages=MESSAGES)
 def test_kafka_blocks_keep_key_value_and_time(messages: list[Message]) -> None:
     expected = [
-        Message(m.data, m.partition_key, None, m.create_ms or 0, m.create_ms or 0) for m in messages
+        Message(
+            m.data,
+            m.partition_key,
+            m.sequence_number or None,
+            m.create_ms or 0,
+            m.create_ms or 0,
+            traceparent=m.traceparent or None,
+        )
+        for m in messages
     ]
     assert decode_kafka_block(encode_kafka_block(messages), len(messages)) == expected
 

@@ -23,7 +23,7 @@ def decode_block(
         return decode_messages(data, messages)
     if compression != Compression.NONE:
         raise MessageFormatError("a compressed Kafka block")
-    return decode_kafka_block(data, messages)
+    return decode_kafka_block(data, messages, bytes_max)
 
 
 def decode_records(

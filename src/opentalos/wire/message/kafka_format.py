@@ -1,29 +1,38 @@
-"""Kafka blocks (K0): one uncompressed Kafka record batch, magic 2, behind eight bytes.
+"""Kafka blocks (K0): one Kafka record batch behind eight bytes, to messages and back.
 
-Shape:   "K" 0 0 0 [batch length u32][batch]; batch: base offset 8, length 4, leader epoch 4,
-         magic 1, crc 4, attributes 2, last offset delta 4, first timestamp 8, max timestamp 8,
-         producer id 8, producer epoch 2, base sequence 4, record count 4, records. A record:
-         varint length, attributes 1, varlong time delta, varint offset delta, key, value, headers.
-Source: docs/protocol/messages.md#kafka-block; the Kafka protocol for CRC and headers.
+A batch may be compressed; Kafka's producers choose that. What a message cannot express is in
+docs/how-to/kafka.md: a null value is empty data, a key that is not UTF-8 has its other bytes as
+\\xNN, headers are dropped but for those that this module writes itself.
+
+Shape:   "K" 0 0 0 [batch length u32][batch]; the batch: kafka_batch.py.
+Source:  docs/protocol/messages.md#kafka-block.
 """
 
 import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import google_crc32c
-
+from opentalos.wire.message.compression import DECODED_BYTES_MAX
+from opentalos.wire.message.kafka_batch import (
+    BATCH_MAGIC,
+    HEAD,
+    LENGTH_END,
+    RECORD_BYTES_MIN,
+    has_crc,
+    read_head,
+    records_of,
+    set_crc,
+    varint,
+)
 from opentalos.wire.message.message import Message, MessageFormatError
+from opentalos.wire.message.unpacking import Unpacked
 
 MAGIC: Final = b"K\0\0\0"
+WRAPPER_BYTES: Final = 8
+SEQUENCE_MASK: Final = 0x7FFFFFFF  # sequence numbers of Kafka begin again at 0
+TRACE_HEADER: Final = b"traceparent"
+SEQUENCE_HEADER: Final = b"talos-sequence-number"
 _U32: Final = struct.Struct(">I")
-_BATCH: Final = struct.Struct(">qiibIhiqqqhii")
-_CRC_END: Final = 21  # the CRC covers the batch from here on
-_LENGTH_END: Final = 12  # the batch's own length counts from here on
-_BATCH_MAGIC: Final = 2
-_CODEC_MASK: Final = 7
-_RECORD_BYTES_MIN: Final = 7
-_PIECE_BYTES: Final = 256 << 10
 _NO_SEQUENCE: Final = -1
 
 
@@ -40,23 +49,41 @@ class KafkaBatch(NamedTuple):
     records: int
     first_ms: int
     sequence: int  # of the first record; -1: none
+    data: Unpacked | None = None  # what was decompressed and ``view`` shows
 
 
-def decode_kafka_block(payload: bytes, count: int) -> list[Message]:
+def decode_kafka_block(
+    payload: bytes, count: int, bytes_max: int = DECODED_BYTES_MAX
+) -> list[Message]:
     """The records of a Kafka block; each key is a partition key, each time create and append time.
 
-    Raises: MessageFormatError: damaged, compressed, or not exactly ``count`` dense records.
+    Raises: MessageFormatError: damaged, or not exactly ``count`` dense records.
     """
-    batch = open_kafka_block(payload, count)
+    batch = open_kafka_block(payload, count, bytes_max)
     return read_kafka_records(batch, batch.position, range(count))[0]
 
 
-def open_kafka_block(payload: bytes, count: int) -> KafkaBatch:
-    """The batch of a Kafka block, its CRC checked. Raises: MessageFormatError."""
-    try:
-        return _opened(payload, count)
-    except (struct.error, IndexError):
-        raise MessageFormatError("the Kafka block ends too early") from None
+def open_kafka_block(payload: bytes, count: int, bytes_max: int = DECODED_BYTES_MAX) -> KafkaBatch:
+    """The batch of a Kafka block, its CRC checked and decompressed.
+
+    Raises: DecodedTooLarge: more than ``bytes_max`` come out; MessageFormatError.
+    """
+    batch = memoryview(payload)[WRAPPER_BYTES:]  # a slice of bytes would be a copy of the rest
+    if len(payload) < WRAPPER_BYTES or not is_kafka_block(payload):
+        raise MessageFormatError("no Kafka block")
+    if _U32.unpack_from(payload, len(MAGIC))[0] != len(batch):
+        raise MessageFormatError("a Kafka block whose length is wrong")
+    head = read_head(batch)
+    if not has_crc(batch, head.crc):
+        raise MessageFormatError("the Kafka batch's CRC is wrong")
+    data, position = records_of(batch, head, bytes_max)
+    view = memoryview(data)
+    if head.records != count or not 0 <= count <= len(view) // RECORD_BYTES_MIN:
+        raise MessageFormatError(f"a Kafka batch of {head.records} records, expected {count}")
+    if not count and len(view) != position:
+        raise MessageFormatError(f"{len(view) - position} bytes follow the last record")
+    unpacked = None if isinstance(data, memoryview) else data
+    return KafkaBatch(view, position, count, head.first_ms, head.sequence, unpacked)
 
 
 def read_kafka_records(
@@ -67,9 +94,11 @@ def read_kafka_records(
     view, sequence = batch.view, batch.sequence
     try:
         for index in numbers:
-            number = None if sequence <= _NO_SEQUENCE else str(sequence + index)
             message, position = _record(view, position, index, batch.first_ms)
-            found.append(message._replace(sequence_number=number))
+            if message.sequence_number is None and sequence > _NO_SEQUENCE:
+                number = str((sequence + index) & SEQUENCE_MASK)
+                message = message._replace(sequence_number=number)
+            found.append(message)
     except (struct.error, IndexError):
         raise MessageFormatError("the Kafka block ends too early") from None
     if numbers and numbers[-1] == batch.records - 1 and position != len(view):
@@ -81,7 +110,7 @@ def pass_over_kafka_records(batch: KafkaBatch, position: int, numbers: range) ->
     """The position behind some records. Raises: MessageFormatError."""
     try:
         for index in numbers:
-            length, position = _varint(batch.view, position)
+            length, position = varint(batch.view, position)
             if not 0 <= length <= len(batch.view) - position:
                 raise MessageFormatError(f"record {index} goes beyond its batch")
             position += length
@@ -90,56 +119,56 @@ def pass_over_kafka_records(batch: KafkaBatch, position: int, numbers: range) ->
     return position
 
 
-def _opened(payload: bytes, count: int) -> KafkaBatch:
-    start = len(MAGIC) + _U32.size
-    batch = memoryview(payload)[start:]  # a slice of bytes would be a copy of the rest
-    if not is_kafka_block(payload) or _U32.unpack_from(payload, len(MAGIC))[0] != len(batch):
-        raise MessageFormatError("no Kafka block, or its length is wrong")
-    head = _BATCH.unpack_from(batch)
-    _, length, _, magic, crc, attributes, _, first_ms, _, _, _, sequence, records = head
-    if magic != _BATCH_MAGIC or length != len(batch) - _LENGTH_END:
-        raise MessageFormatError(f"no Kafka batch of magic 2: magic {magic}, length {length}")
-    if attributes & _CODEC_MASK:
-        raise MessageFormatError("a compressed Kafka batch")
-    if _crc_of(batch[_CRC_END:]) != crc:
-        raise MessageFormatError("the Kafka batch's CRC is wrong")
-    if records != count or not 0 <= count <= len(batch) // _RECORD_BYTES_MIN:
-        raise MessageFormatError(f"a Kafka batch of {records} records, expected {count}")
-    if not count and len(batch) != _BATCH.size:
-        raise MessageFormatError(f"{len(batch) - _BATCH.size} bytes follow the last record")
-    return KafkaBatch(batch, _BATCH.size, records, first_ms, sequence)
-
-
-def _crc_of(view: memoryview) -> int:
-    """In pieces, since the library takes no views and a copy of all would be large."""
-    crc = 0
-    for start in range(0, len(view), _PIECE_BYTES):
-        crc = google_crc32c.extend(crc, bytes(view[start : start + _PIECE_BYTES]))
-    return crc
-
-
 def _record(batch: memoryview, position: int, index: int, first_ms: int) -> tuple[Message, int]:
-    length, position = _varint(batch, position)
+    length, position = varint(batch, position)
     end = position + length
     if length < 0 or end > len(batch):
         raise MessageFormatError(f"record {index} goes beyond its batch")
     record = batch[:end]
-    time_delta, position = _varint(record, position + 1)
-    offset_delta, position = _varint(record, position)
+    time_delta, position = varint(record, position + 1)
+    offset_delta, position = varint(record, position)
     if offset_delta != index:
         raise MessageFormatError(f"record {index} has the offset delta {offset_delta}")
     key, position = _nullable(record, position)
     value, position = _nullable(record, position)
-    try:
-        text = None if key is None else key.decode()
-    except UnicodeDecodeError:
-        raise MessageFormatError(f"the key of record {index} is not UTF-8") from None
-    time_ms = first_ms + time_delta
-    return Message(value or b"", partition_key=text, create_ms=time_ms, append_ms=time_ms), end
+    number = trace = None
+    # Other writers may leave headers out altogether.
+    if position < end and record[position]:
+        number, trace = _known_headers(record, position)
+    return (
+        Message(
+            value or b"",
+            partition_key=None if key is None else _text(key),
+            sequence_number=number,
+            create_ms=first_ms + time_delta,
+            append_ms=first_ms + time_delta,
+            traceparent=trace,
+        ),
+        end,
+    )
+
+
+def _text(data: bytes) -> str:
+    """A key that is not UTF-8 stays readable and distinct; no consumer is stopped by it."""
+    return data.decode(errors="backslashreplace")
+
+
+def _known_headers(record: memoryview, position: int) -> tuple[str | None, str | None]:
+    """Sequence number and trace of a record's headers, None each without it."""
+    count, position = varint(record, position)
+    number = trace = None
+    for _ in range(min(max(count, 0), len(record))):
+        name, position = _nullable(record, position)
+        value, position = _nullable(record, position)
+        if value and name == SEQUENCE_HEADER:
+            number = _text(value)
+        elif value and name == TRACE_HEADER:
+            trace = _text(value)
+    return number, trace
 
 
 def _nullable(data: memoryview, position: int) -> tuple[bytes | None, int]:
-    length, position = _varint(data, position)
+    length, position = varint(data, position)
     if length < 0:
         return None, position
     if length > len(data) - position:
@@ -147,57 +176,77 @@ def _nullable(data: memoryview, position: int) -> tuple[bytes | None, int]:
     return bytes(data[position : position + length]), position + length
 
 
-def _varint(data: memoryview, position: int) -> tuple[int, int]:
-    """A zigzag number of at most 64 bits."""
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 63:
-            raise MessageFormatError("a varint longer than 64 bits")
-    return (value >> 1) ^ -(value & 1), position
-
-
 def encode_kafka_block(messages: Sequence[Message], base_sequence: int = _NO_SEQUENCE) -> bytes:
     """A Kafka block of messages with create times; for tests and gateways."""
-    times = [message.create_ms or 0 for message in messages] or [0]
-    body = b"".join(
-        _encode_record(message, index, times[0]) for index, message in enumerate(messages)
-    )
-    last = len(messages) - 1
-    length = _BATCH.size - _LENGTH_END + len(body)
-    fixed = (0, last, times[0], max(times), -1, -1, base_sequence, len(messages))
-    batch = bytearray(_BATCH.pack(0, length, 0, _BATCH_MAGIC, 0, *fixed) + body)
-    crc = google_crc32c.value(bytes(batch[_CRC_END:]))
-    batch[_CRC_END - _U32.size : _CRC_END] = _U32.pack(crc)
+    batch = encode_kafka_batch(messages, base_sequence)
     return MAGIC + _U32.pack(len(batch)) + batch
+
+
+def encode_kafka_batch(
+    messages: Sequence[Message],
+    base_sequence: int = _NO_SEQUENCE,
+    base_offset: int = 0,
+    leader_epoch: int = 0,
+) -> bytearray:
+    """A record batch of messages with create times, uncompressed.
+
+    Their sequence numbers are those that ``base_sequence`` says, else each goes into a header.
+    """
+    if base_sequence > _NO_SEQUENCE:
+        messages = [message._replace(sequence_number=None) for message in messages]
+    times = [message.create_ms or 0 for message in messages] or [0]
+    first_ms = times[0]
+    body = b"".join(
+        [_encode_record(message, index, first_ms) for index, message in enumerate(messages)]
+    )
+    length = HEAD.size - LENGTH_END + len(body)
+    fixed = (0, len(messages) - 1, first_ms, max(times), -1, -1, base_sequence, len(messages))
+    batch = bytearray(HEAD.pack(base_offset, length, leader_epoch, BATCH_MAGIC, 0, *fixed))
+    batch += body
+    set_crc(batch)
+    return batch
 
 
 def _encode_record(message: Message, index: int, first_ms: int) -> bytes:
     key = None if message.partition_key is None else message.partition_key.encode()
     delta = (message.create_ms or 0) - first_ms
-    body = b"\0%b%b%b%b\0" % (
-        _encode_varint(delta),
-        _encode_varint(index),
+    body = b"\0%b%b%b%b%b" % (
+        encode_varint(delta),
+        encode_varint(index),
         _encode_nullable(key),
         _encode_nullable(message.data),
+        _encode_headers(message),
     )
-    return _encode_varint(len(body)) + body
+    return encode_varint(len(body)) + body
+
+
+def _encode_headers(message: Message) -> bytes:
+    pairs = (
+        (SEQUENCE_HEADER, message.sequence_number),
+        (TRACE_HEADER, message.traceparent),
+    )
+    given = [(name, text.encode()) for name, text in pairs if text]
+    if not given:
+        return b"\0"
+    parts = [_encode_nullable(name) + _encode_nullable(value) for name, value in given]
+    return encode_varint(len(given)) + b"".join(parts)
 
 
 def _encode_nullable(data: bytes | None) -> bytes:
-    return _encode_varint(-1) if data is None else _encode_varint(len(data)) + data
+    return b"\x01" if data is None else encode_varint(len(data)) + data
 
 
-def _encode_varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
+    """A zigzag number of at most 64 bits."""
     number = (value << 1) ^ (value >> 63)
+    if number < 0x80:
+        return _ONE_BYTE[number]
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     out.append(number)
     return bytes(out)
+
+
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))

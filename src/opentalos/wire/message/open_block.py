@@ -33,16 +33,25 @@ class OpenBlock:
     It remembers where a read ended, so a reader that continues there passes nothing over.
     """
 
-    def __init__(self, data: Unpacked, count: int, *, complete: bool) -> None:
-        self.bytes_count, self.complete = len(data), complete
+    def __init__(
+        self,
+        data: Unpacked,
+        count: int,
+        *,
+        complete: bool,
+        bytes_max: int = DECODED_BYTES_MAX,
+    ) -> None:
+        self.complete = complete
         self._data, self._count = data, count
         self._batch: KafkaBatch | None = None
         start = 0
         if complete and is_kafka_block(data):
-            self._batch = open_kafka_block(data, count)
+            self._batch = open_kafka_block(data, count, bytes_max)
+            self._data = self._batch.data or data
             start = self._batch.position
         elif complete:
             check_count(data, count)
+        self.bytes_count = len(self._data)
         self._marks = {0: start}  # position by number of a message
 
     def close(self) -> None:
@@ -120,7 +129,7 @@ def open_block(
     try:
         if compression != Compression.NONE and is_kafka_block(data):
             raise MessageFormatError("a compressed Kafka block")
-        return OpenBlock(data, messages, complete=complete)
+        return OpenBlock(data, messages, complete=complete, bytes_max=bytes_max)
     except MessageFormatError:
         free(data)
         raise

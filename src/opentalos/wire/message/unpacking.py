@@ -20,6 +20,7 @@ from opentalos.wire.message.message import MessageFormatError
 PIECE_BYTES: Final = 256 << 10  # worked on without a chance for other threads
 _INPUT_BYTES: Final = 64 << 10  # given to zlib at once, which copies what it did not use
 _XERIAL_CHUNKS_MAX: Final = 1 << 17  # 64 MiB in the smallest chunks that a Java writer makes
+_LZ4_RATIO_MAX: Final = 255  # of output to input, by the LZ4 block format
 _FULL: Final = "failed to write whole buffer"  # cramjam's error when its output is full
 
 Unpacked = bytes  # or a mapping, which has the same methods as far as decoders use them
@@ -56,6 +57,25 @@ def unpack(data: bytes, kind: int, bytes_max: int, part_bytes: int) -> tuple[Unp
         name = Compression(kind).name
         raise MessageFormatError(f"damaged {name} data: {error}") from error
     raise MessageFormatError(f"unknown compression type {kind}")
+
+
+def unpack_lz4_frame(data: bytes, bytes_max: int) -> Unpacked:
+    """An LZ4 frame, decompressed; Kafka writes those.
+
+    Raises: DecodedTooLarge: more than ``bytes_max`` come out; MessageFormatError: damaged.
+    """
+    import cramjam
+
+    size = min(bytes_max, len(data) * _LZ4_RATIO_MAX + 1)
+    out = _mapping(size)
+    try:
+        written = int(cramjam.lz4.decompress_into(data, out))
+    except cramjam.DecompressionError as error:
+        out.close()
+        if _FULL in str(error):
+            _check(bytes_max + 1, bytes_max)
+        raise MessageFormatError(f"damaged LZ4 frame: {error}") from error
+    return _first(out, written)
 
 
 def free(data: Unpacked) -> None:

@@ -1,0 +1,153 @@
+"""Records of Produce and Fetch: what a producer may store, and how it is given back.
+
+A batch is stored byte for byte, behind eight bytes that make it a block of ours. When it is given
+back only its base offset and leader epoch are other ones, which its checksum does not cover.
+
+Source: Apache Kafka 4.3, documentation, "Record Batch"; docs/adr/0061-kafka-records.md.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from opentalos.wire.kafka.errors import ErrorCode
+from opentalos.wire.message.compression import DECODED_BYTES_MAX
+from opentalos.wire.message.kafka_batch import (
+    APPEND_TIME,
+    BATCH_MAGIC,
+    CODEC_MASK,
+    CODECS,
+    CONTROL,
+    EASY_RECORDS,
+    HEAD,
+    LENGTH_END,
+    TRANSACTIONAL,
+    BatchHead,
+    check_records,
+    has_crc,
+    records_of,
+)
+from opentalos.wire.message.kafka_format import MAGIC, WRAPPER_BYTES
+from opentalos.wire.message.message import MessageFormatError
+from opentalos.wire.message.unpacking import DecodedTooLarge, free
+
+NO_EPOCH: Final = -1  # clients do not ask then whether their position was cut off
+EASY_BYTES: Final = 256 << 10  # decompressed within a millisecond, so at once
+_U32: Final = struct.Struct(">I")
+_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+_MAGIC_AT: Final = 16
+
+
+class RefusedRecords(Exception):
+    """Records that are not stored; ``code`` says why to the client."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class ReceivedBatch(NamedTuple):
+    """A batch as received, its head and checksum verified."""
+
+    batch: memoryview
+    head: BatchHead
+
+    @property
+    def payload(self) -> bytes:
+        """Of the block that stores it."""
+        return b"".join((MAGIC, _U32.pack(len(self.batch)), self.batch))
+
+
+def read_batch(records: bytes | bytearray | memoryview | None) -> ReceivedBatch:
+    """The only batch of a partition in a Produce request. Raises: RefusedRecords."""
+    batch = memoryview(records or b"")
+    if len(batch) < HEAD.size:
+        text = f"records of {len(batch)} bytes are no batch"
+        raise RefusedRecords(ErrorCode.CORRUPT_MESSAGE, text)
+    if batch[_MAGIC_AT] != BATCH_MAGIC:
+        text = f"the message format is {batch[_MAGIC_AT]}, and only 2 is stored"
+        raise RefusedRecords(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
+    head = BatchHead._make(HEAD.unpack_from(batch))
+    end = LENGTH_END + head.length
+    if not HEAD.size <= end <= len(batch):
+        text = f"a batch of {end} bytes, where {len(batch)} were sent"
+        raise RefusedRecords(ErrorCode.CORRUPT_MESSAGE, text)
+    if end < len(batch):
+        text = "a Produce request has one batch for each partition"
+        raise RefusedRecords(ErrorCode.INVALID_RECORD, text)
+    if not has_crc(batch, head.crc):
+        raise RefusedRecords(ErrorCode.CORRUPT_MESSAGE, "the checksum of the batch is wrong")
+    _check_head(head)
+    return ReceivedBatch(batch, head)
+
+
+def _check_head(head: BatchHead) -> None:
+    attributes = head.attributes
+    if attributes & (TRANSACTIONAL | CONTROL):
+        raise RefusedRecords(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
+    if attributes & APPEND_TIME:
+        text = "a producer's timestamps are create times"
+        raise RefusedRecords(ErrorCode.INVALID_TIMESTAMP, text)
+    kind = attributes & CODEC_MASK
+    if kind and kind not in CODECS:
+        text = f"the codec {kind} is not known"
+        raise RefusedRecords(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+    if head.records <= 0 or head.records != head.last_delta + 1:
+        text = f"a batch of {head.records} records whose last offset delta is {head.last_delta}"
+        raise RefusedRecords(ErrorCode.INVALID_RECORD, text)
+    # Without a producer id some clients leave 0 as the sequence.
+    if head.producer_id >= 0 > min(head.producer_epoch, head.sequence):
+        text = f"a producer id without epoch or sequence: {head.producer_epoch}, {head.sequence}"
+        raise RefusedRecords(ErrorCode.INVALID_RECORD, text)
+
+
+def prove_now(received: ReceivedBatch) -> bool:
+    """``prove_records`` if it takes no more than a millisecond; False: it takes longer."""
+    if received.head.records > EASY_RECORDS:
+        return False
+    return prove_records(received, EASY_BYTES)
+
+
+def prove_records(received: ReceivedBatch, bytes_max: int = DECODED_BYTES_MAX) -> bool:
+    """Walk over all records; False: more than ``bytes_max`` come out of the compression.
+
+    Called on a thread for what may be large: nothing here touches what others share.
+    Raises: RefusedRecords: they are not those that the head says.
+    """
+    batch, head = received
+    try:
+        data, position = records_of(batch, head, bytes_max)
+    except DecodedTooLarge as error:
+        if bytes_max < DECODED_BYTES_MAX:
+            return False
+        raise RefusedRecords(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+    except MessageFormatError as error:
+        raise RefusedRecords(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    try:
+        check_records(data, position, head.records)
+    except MessageFormatError as error:
+        raise RefusedRecords(ErrorCode.INVALID_RECORD, str(error)) from error
+    finally:
+        if not isinstance(data, memoryview):
+            free(data)
+    return True
+
+
+def stored_batch(payload: bytes | memoryview, base_offset: int) -> list[bytes | memoryview]:
+    """The batch of a stored block as consumers get it: a new beginning, and the rest as it is."""
+    batch = memoryview(payload)[WRAPPER_BYTES:]
+    length = batch[_OFFSET.size : LENGTH_END]
+    head = b"".join((_OFFSET.pack(base_offset), length, _EPOCH.pack(NO_EPOCH)))
+    return [head, batch[len(head) :]]
+
+
+def is_stored_batch(payload: bytes | memoryview, messages: int) -> bool:
+    """Whether a block that a client of Talos stored is a sound batch of so many records."""
+    view = memoryview(payload)
+    if bytes(view[: len(MAGIC)]) != MAGIC:
+        return False
+    try:
+        received = read_batch(view[WRAPPER_BYTES:])
+        return received.head.records == messages and prove_records(received)
+    except RefusedRecords:
+        return False
