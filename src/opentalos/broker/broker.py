@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from opentalos.broker.admin.key_use_upkeep import KeyUseUpkeep
@@ -42,6 +42,7 @@ from opentalos.broker.messaging.hot_partitions import HotPartitions
 from opentalos.broker.messaging.messages import MessageService
 from opentalos.broker.messaging.peer_reads import RemoteMessages
 from opentalos.broker.messaging.plain_messages import PlainMessageService
+from opentalos.broker.messaging.reads import MessageReads
 from opentalos.broker.messaging.system_topics import SystemTopics
 from opentalos.broker.peer_rpc.calls import MESSAGES, PARTITIONS, STATUS, SYSTEM_PUT
 from opentalos.broker.peer_rpc.dispatch import PeerDispatch
@@ -191,6 +192,11 @@ class Broker:
             self.cluster = ClusterService(context, cluster.state, cluster.controller, cluster.peers)
             self.places = PartitionPlaces(context, cluster.state.meta)
         self.peer_calls = self._peer_calls()
+
+    @cached_property
+    def reads(self) -> MessageReads:
+        """Reads for gateways that need others than ``messages`` has."""
+        return MessageReads(self.context, self.messages)
 
     def _peer_calls(self) -> PeerDispatch:
         """What other servers may call here: all of ``peer_rpc/calls.py``."""

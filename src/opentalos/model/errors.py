@@ -177,7 +177,14 @@ class ProducerFenced(RequestError):
 
 
 class SequenceGap(RequestError):
-    """Not done: an idempotent producer skipped a sequence number; an earlier put is missing."""
+    """Not done: an idempotent producer skipped a sequence number; an earlier put is missing.
+
+    Without ``producer_known`` the log knows no such producer, or none any more.
+    """
+
+    def __init__(self, text: str, *, producer_known: bool = True) -> None:
+        super().__init__(text)
+        self.producer_known = producer_known
 
 
 class NotSupported(RequestError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from opentalos.broker.long_work import LongWork, Turn
 from opentalos.broker.messaging.block_reader import Reader
 from opentalos.model.errors import PreviewFailed, TalosError
-from opentalos.model.message import PayloadFormat, StoredBlock
+from opentalos.model.message import StoredBlock
 
 if TYPE_CHECKING:
     from opentalos.wire.message import Message
@@ -56,8 +56,6 @@ async def _decode(
     # Imported here so that the compression library is loaded only for a preview.
     from opentalos.wire.message.open_block import open_block
 
-    if block.format != PayloadFormat.TALOS:
-        raise PreviewFailed(f"offset {block.base_offset}: this payload format has no preview")
     payload, kind, count = bytes(block.payload), block.compression, block.messages
     first = max(0, count - wanted)
     shown: list[PreviewedMessage] = []

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
@@ -20,6 +20,7 @@ from opentalos.gateway.http.tls_connection import certificate_of
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall
 from opentalos.gateway.kafka.connection import KafkaConnection
 from opentalos.gateway.kafka.errors import code_of
+from opentalos.gateway.kafka.fetch_sessions import FetchSessions
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.gateway.kafka.mechanisms import Mechanisms
 from opentalos.gateway.slots import Slots
@@ -49,19 +50,20 @@ class Services:
     port: KafkaPort
     cluster: str
     versions: Mapping[ApiKey, Versions]  # of what is served
+    fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
 
 
 class Served(NamedTuple):
     """How a request is served.
 
-    Args: handle: a coroutine function that returns the response, or with ``direct`` a function that
-            answers the call, now or later.
+    Args: handle: a coroutine function that returns the response, None if it has answered the call,
+            or with ``direct`` a function that answers the call, now or later.
         versions: those we serve, within what the definitions have.
         open: also before the client has authenticated.
         overlaps: it may begin while others of the connection that overlap are under way.
     """
 
-    handle: Callable[[Services, KafkaCall], Awaitable[KafkaStruct] | None]
+    handle: Callable[[Services, KafkaCall], Awaitable[KafkaStruct | None] | None]
     versions: Versions
     open: bool = False
     direct: bool = False
@@ -163,7 +165,9 @@ class KafkaGateway:
         try:
             made: Any = served.handle(self._services, call)
             with request_scope(call):
-                call.answer(await made)
+                response = await made
+                if response is not None:
+                    call.answer(response)
         except asyncio.CancelledError:
             call.answer_raw([])
             raise

@@ -10,6 +10,7 @@ from functools import partial
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.messaging.messages import GetQuery, GetResult
+from opentalos.broker.messaging.talos_blocks import holds_batches
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
@@ -226,7 +227,9 @@ class ThriftGateway:
         except Exception as error:
             self._tasks.broken(exchange, _hot_form(_GET, get.seqid), error)
             return
-        if result is None:
+        if result is None or holds_batches(result.blocks):
+            if result is not None:
+                later = partial(self._reply_readable, exchange, caller, get, (query, result))
             form = _hot_form(_GET, get.seqid)
             task = self._tasks.spawn(exchange, form, caller, self._or_elsewhere(exchange, later))
             self._tasks.end_when_late(exchange, form, task)
@@ -240,7 +243,23 @@ class ThriftGateway:
     async def _get_later(
         self, exchange: Exchange, caller: Principal, get: hot.HotGet, query: GetQuery
     ) -> None:
-        _reply_get(exchange, get, await self._messages.get(caller, query))
+        found = (query, await self._messages.get(caller, query))
+        await self._reply_readable(exchange, caller, get, found)
+
+    async def _reply_readable(
+        self,
+        exchange: Exchange,
+        caller: Principal,
+        get: hot.HotGet,
+        found: tuple[GetQuery, GetResult],
+    ) -> None:
+        """Reply with what clients of this protocol can decode."""
+        query, result = found
+        if result.hold_s > 0.0:
+            await asyncio.sleep(result.hold_s)
+        if holds_batches(result.blocks):
+            result = await self._broker.reads.talos_blocks.readable(caller, query, result)
+        _reply_get(exchange, get, result)
 
     # --- every other call ----------------------------------------------------------------------
 

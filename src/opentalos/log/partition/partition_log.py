@@ -11,7 +11,7 @@ from bisect import bisect_right
 from functools import partial
 
 from opentalos.log.context import LogContext
-from opentalos.log.manifest.manifest import Segment
+from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import ABSENT, VersionedManifest
 from opentalos.log.metering.meter import Meter
 from opentalos.log.partition.jobs import open_now
@@ -27,6 +27,7 @@ from opentalos.log.results import (
     PartitionStats,
     ReadResult,
 )
+from opentalos.log.scheduling.read_waiters import Arrivals
 from opentalos.log.segment.encrypted_format import (
     decrypt_blocks,
     encrypt_block,
@@ -196,6 +197,16 @@ class PartitionLog:
     def high_watermark(self) -> int:
         """The next offset as known here: every message below it is durable and shown."""
         return self.writer.next_offset
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """Woken when a message arrives, or when this server serves the partition no more."""
+        return self.writer.arrivals
+
+    @property
+    def manifest(self) -> Manifest:
+        """As this server knows it."""
+        return self.writer.versioned.manifest
 
     @property
     def meter(self) -> Meter | None:

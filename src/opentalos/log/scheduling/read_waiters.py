@@ -26,6 +26,15 @@ class Arrivals:
                 if not future.done():
                     future.set_result(None)
 
+    def join(self, future: "asyncio.Future[None]") -> None:
+        """Settle this future with the next wake-up; one may wait at several logs."""
+        self._waiting.append(future)
+
+    def leave(self, future: "asyncio.Future[None]") -> None:
+        """It waits here no more."""
+        if future in self._waiting:
+            self._waiting.remove(future)
+
     async def wait(self, deadline_s: float) -> bool:
         """Wait for the next wake-up; False: the deadline, a loop time, came first."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -5,7 +5,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from opentalos.model.errors import ProducerFenced, SequenceGap, TalosError
-from opentalos.model.message import PRODUCER_ID_MAX, UNKNOWN_OFFSET, ProducerStamp, StoredBefore
+from opentalos.model.message import (
+    ENCRYPTED,
+    PRODUCER_ID_MAX,
+    UNKNOWN_OFFSET,
+    PayloadFormat,
+    ProducerStamp,
+    StoredBefore,
+)
 
 BATCHES_KEPT = 5  # per producer, so many puts may be in flight and still be answered exactly
 # Per partition and principal; its producer unused for longest is forgotten. What that stored is
@@ -15,9 +22,17 @@ PRODUCERS_OF_PRINCIPAL_MAX = 1_000
 # encoded at every roll. Above it the principal with the most producers loses one, so whoever has
 # few keeps them.
 PRODUCERS_MAX = 2_000
+WRAPPED_SEQUENCES = 1 << 31  # of Kafka's producers, whose numbers begin again at 0 behind them
 # Shares that are no principal's; real numbers are far below.
 SERVER_SHARE = (1 << 64) - 1  # producers of the server itself: table shards that publish
 UNOWNED_SHARE = (1 << 64) - 2  # from state blocks of older servers, which name no principal
+
+
+def _is_behind(sequence: int, messages: int, end: int, wraps: bool) -> bool:
+    """Whether so many messages from a sequence on lie before another sequence."""
+    if not wraps:
+        return sequence + messages <= end
+    return messages <= (end - sequence) % WRAPPED_SEQUENCES < WRAPPED_SEQUENCES // 2
 
 
 class Batch(NamedTuple):
@@ -99,9 +114,16 @@ class ProducerTable:
         return None
 
     def check(
-        self, principal: int, stamp: ProducerStamp, messages: int
+        self,
+        principal: int,
+        stamp: ProducerStamp,
+        messages: int,
+        payload_format: int = PayloadFormat.TALOS,
     ) -> StoredBefore | TalosError | None:
-        """None: append it. StoredBefore: a duplicate; -1: its place is unknown. Else refuse it."""
+        """None: append it. StoredBefore: a duplicate; -1: its place is unknown. Else refuse it.
+
+        Args: payload_format: of the block; Kafka's sequences begin again after WRAPPED_SEQUENCES.
+        """
         producer = self.find(principal, stamp.producer_id)
         if producer is not None and stamp.epoch < producer.epoch:
             return ProducerFenced(f"epoch {stamp.epoch}, the log knows {producer.epoch}")
@@ -109,18 +131,25 @@ class ProducerTable:
             return None  # announces its epoch
         if producer is None:
             if stamp.sequence:
-                return SequenceGap(f"first sequence {stamp.sequence} of this producer, expected 0")
+                text = f"first sequence {stamp.sequence} of this producer, expected 0"
+                return SequenceGap(text, producer_known=False)
             if stamp.repeated and self._may_have_forgotten(principal, stamp):
-                return SequenceGap("a repeated first block of a producer that may be forgotten")
+                text = "a repeated first block of a producer that may be forgotten"
+                return SequenceGap(text, producer_known=False)
             return None
         expected = producer.next_sequence if stamp.epoch == producer.epoch else 0
+        wraps = payload_format & ~ENCRYPTED == PayloadFormat.KAFKA
+        if wraps:
+            expected %= WRAPPED_SEQUENCES
         if stamp.sequence == expected:
             return None
-        if stamp.epoch == producer.epoch and stamp.sequence + messages <= expected:
+        if stamp.epoch == producer.epoch and _is_behind(stamp.sequence, messages, expected, wraps):
             for batch in producer.batches:
                 if batch.sequence == stamp.sequence and batch.messages == messages:
                     return StoredBefore(batch.base_offset)
-            if not producer.batches or stamp.sequence < producer.batches[0].sequence:
+            if not producer.batches or _is_behind(
+                stamp.sequence, 1, producer.batches[0].sequence, wraps
+            ):
                 return StoredBefore(UNKNOWN_OFFSET)
         return SequenceGap(f"sequence {stamp.sequence}, expected {expected}")
 

@@ -274,7 +274,8 @@ class OpenSegment:
         stamp = block.producer
         if stamp is None:
             return True
-        verdict = self.state.producers.check(block.principal, stamp, block.messages)
+        table = self.state.producers
+        verdict = table.check(block.principal, stamp, block.messages, block.format)
         if verdict is None:
             return True
         if isinstance(verdict, TalosError):

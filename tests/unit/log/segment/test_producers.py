@@ -25,13 +25,22 @@ from opentalos.log.segment.producers import (
     BATCHES_KEPT,
     SERVER_SHARE,
     UNOWNED_SHARE,
+    WRAPPED_SEQUENCES,
     ProducerTable,
     share_of,
 )
 from opentalos.log.segment.state_format import LogState
 from opentalos.model.errors import CorruptLog, OutcomeUnknown, ProducerFenced, SequenceGap
-from opentalos.model.message import PRODUCER_ID_MAX, Durability, MessageBlock, ProducerStamp
+from opentalos.model.message import (
+    PRODUCER_ID_MAX,
+    Durability,
+    MessageBlock,
+    PayloadFormat,
+    ProducerStamp,
+    StoredBefore,
+)
 
+KAFKA = PayloadFormat.KAFKA
 PRINCIPAL = 7  # of the bed's blocks
 STRANGER = 66
 
@@ -331,3 +340,31 @@ def test_more_producers_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(state_format, "PRODUCERS_MAX", 3)
     with pytest.raises(CorruptLog):
         LogState.decode(state.encode())
+
+
+def test_sequences_of_kafka_begin_again_behind_the_largest() -> None:
+    table = ProducerTable()
+    last = WRAPPED_SEQUENCES - 4
+    table.note(1, ProducerStamp(7, 0, last), 10, 100)  # 4 before the end and 6 behind it
+    assert table.check(1, ProducerStamp(7, 0, 6), 3, KAFKA) is None
+    others = table.check(1, ProducerStamp(7, 0, 6), 3)  # of a client of Talos it is an old one
+    assert isinstance(others, StoredBefore)
+    assert isinstance(table.check(1, ProducerStamp(7, 0, 7), 3, KAFKA), SequenceGap)
+    assert table.check(1, ProducerStamp(7, 0, last), 10, KAFKA) == StoredBefore(100)
+    for number in range(6):
+        table.note(1, ProducerStamp(7, 0, 6 + number), 1, 110 + number)
+    old = table.check(1, ProducerStamp(7, 0, last), 10, KAFKA)
+    assert isinstance(old, StoredBefore)
+    assert old == -1
+    assert table.check(1, ProducerStamp(7, 0, 9), 1, KAFKA) == StoredBefore(113)
+
+
+def test_a_gap_says_whether_the_producer_is_known() -> None:
+    table = ProducerTable()
+    unknown = table.check(1, ProducerStamp(7, 0, 6), 1)
+    assert isinstance(unknown, SequenceGap)
+    assert not unknown.producer_known
+    table.note(1, ProducerStamp(7, 0, 0), 1, 100)
+    known = table.check(1, ProducerStamp(7, 0, 6), 1)
+    assert isinstance(known, SequenceGap)
+    assert known.producer_known

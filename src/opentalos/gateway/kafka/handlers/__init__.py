@@ -1,11 +1,25 @@
 """Handlers by request: the table of what is served."""
 
 from opentalos.gateway.kafka.gateway import Served, Table
-from opentalos.gateway.kafka.handlers import api_versions, cluster, metadata, sasl
+from opentalos.gateway.kafka.handlers import (
+    api_versions,
+    cluster,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+    sasl,
+)
 from opentalos.gateway.kafka.handlers.admin import acls, configs, partitions, topics
 from opentalos.wire.kafka.apis import ApiKey
 
 TABLE: Table = {
+    ApiKey.PRODUCE: Served(produce.handle, (3, 13), direct=True, overlaps=True),
+    ApiKey.FETCH: Served(fetch.handle, (4, 18)),
+    ApiKey.LIST_OFFSETS: Served(list_offsets.handle, (1, 11)),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Served(list_offsets.leader_epochs, (2, 4)),
+    ApiKey.INIT_PRODUCER_ID: Served(init_producer_id.handle, (0, 5)),
     ApiKey.API_VERSIONS: Served(api_versions.handle, (0, 4), open=True),
     ApiKey.METADATA: Served(metadata.handle, (0, 13)),
     ApiKey.DESCRIBE_CLUSTER: Served(cluster.describe, (0, 2)),

@@ -106,7 +106,8 @@ async def get_message(
         bytes_max=request.maxGetMessageBytes,
         deadline_ms=request.timeoutTimestamp or 0,
     )
-    result = await broker.messages.get(caller, query)
+    found = await broker.messages.get(caller, query)
+    result = await broker.reads.talos_blocks.readable(caller, query, found)
     return message.GetMessageResponse(
         messageBlocks=[_message_block(block) for block in result.blocks],
         messageNumber=result.messages,

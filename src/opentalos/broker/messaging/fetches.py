@@ -1,0 +1,254 @@
+"""FetchService: reads several partitions in one call, and waits for messages at all of them.
+
+It returns blocks of Kafka's producers as they are stored and messages of other blocks decoded, each
+partition's contiguous and from the block on that contains the asked offset. One future waits at all
+logs, and what a wake-up adds is read from where the last read ended, so nothing is read twice.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.messaging.block_reader import MessageUnreadable, Part
+from opentalos.broker.messaging.messages import MessageService
+from opentalos.catalog.quota.throttle import ThrottleHandle
+from opentalos.catalog.topics.topic import Topic
+from opentalos.log.partition.partition_log import PartitionLog
+from opentalos.model.errors import (
+    OffsetOutOfRange,
+    PartitionNotExist,
+    TalosError,
+    ThrottleRejected,
+)
+from opentalos.model.identity import Permission, Principal
+from opentalos.model.message import OffsetRange, PayloadFormat, StoredBlock
+from opentalos.wire.kafka.records import is_stored_batch
+from opentalos.wire.message.message import Message
+
+FETCH_BYTES_MAX = 32 << 20  # of one call, unless its first block is larger
+RUN_MESSAGES_MAX = 500  # decoded and given back as one; about a millisecond
+
+
+class FetchPlace(NamedTuple):
+    """Where to read from, and how much of it."""
+
+    topic: Topic
+    partition: int
+    offset: int
+    bytes_max: int
+
+
+class FetchBounds(NamedTuple):
+    """``bytes_min`` are waited for, at most ``wait_s``."""
+
+    bytes_min: int
+    bytes_max: int
+    wait_s: float
+
+
+class MessageRun(NamedTuple):
+    """Decoded messages of one block, without gaps."""
+
+    base_offset: int
+    block: StoredBlock
+    messages: Sequence[Message]
+
+
+class FetchedPlace:
+    """What was read at one place, or why nothing could be."""
+
+    __slots__ = (
+        "bytes", "error", "full", "handle", "log", "messages", "offset", "offsets", "parts",
+        "place",
+    )  # fmt: skip
+
+    def __init__(self, place: FetchPlace) -> None:
+        self.place, self.offset = place, place.offset
+        self.parts: list[StoredBlock | MessageRun] = []
+        self.bytes = self.messages = 0
+        self.offsets = OffsetRange(-1, -1)  # retained; -1: not known
+        self.error: TalosError | None = None
+        self.full = False  # nothing more is read
+        self.log: PartitionLog | None = None
+        self.handle: ThrottleHandle | None = None
+
+
+class FetchResult(NamedTuple):
+    """By place. ``hold_s``: the caller is over its rate, and should ask again only then."""
+
+    places: Sequence[FetchedPlace]
+    hold_s: float
+
+
+class FetchService:
+    """Reads for clients that follow many partitions; authorizes each of them in each call."""
+
+    def __init__(self, context: BrokerContext, messages: MessageService) -> None:
+        self._context, self._messages = context, messages
+        self.waiting = 0  # calls that wait for messages
+
+    async def fetch(
+        self, caller: Principal, places: Sequence[FetchPlace], bounds: FetchBounds
+    ) -> FetchResult:
+        """Messages of the places in their order, at least one block if there is any message."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + bounds.wait_s
+        found = [self._opened(caller, place) for place in places]
+        bytes_max = max(1, min(bounds.bytes_max, FETCH_BYTES_MAX))
+        while True:
+            total = sum(each.bytes for each in found)
+            for each in found:
+                if each.error is None and not each.full and total < bytes_max:
+                    before = each.bytes
+                    await self._read(caller, each, total, bytes_max)
+                    total += each.bytes - before
+            enough = total >= min(bounds.bytes_min, bytes_max)
+            if enough or loop.time() >= deadline_s or any(each.error for each in found):
+                return FetchResult(found, self._charge(caller, found))
+            if not await self._arrival(found, deadline_s):
+                deadline_s = 0.0  # one more round: retained offsets may have changed
+
+    def _opened(self, caller: Principal, place: FetchPlace) -> FetchedPlace:
+        found, context = FetchedPlace(place), self._context
+        try:
+            topic = context.topic(caller, Permission.GET_MESSAGE, place.topic.resource)
+            if not 0 <= place.partition < topic.consumer_partitions:
+                raise PartitionNotExist(f"topic {topic.name} has no partition {place.partition}")
+            if place.offset < 0:
+                raise OffsetOutOfRange(f"offset {place.offset}")
+            found.log = context.partition_log(topic, place.partition)
+            found.handle = context.throttle.handle(caller, topic, place.partition)
+        except TalosError as error:
+            found.error, found.full = error, True
+        return found
+
+    async def _read(self, caller: Principal, found: FetchedPlace, total: int, most: int) -> None:
+        """Read on at a place, from memory where that is possible."""
+        log, place = found.log, found.place
+        assert log is not None
+        if found.offsets.next == found.offset == log.high_watermark and log.served:
+            return  # looked at before, and nothing has arrived
+        bytes_max = min(place.bytes_max - found.bytes, most - total)
+        if bytes_max <= 0 and total:
+            found.full = True
+            return
+        limits = self._context.config.message
+        many, few = limits.get_messages_max, max(1, min(bytes_max, limits.get_bytes_max))
+        try:
+            read = log.read_cached(found.offset, messages_max=many, bytes_max=few)
+            if read is None or not read.blocks:
+                read = await log.read(found.offset, messages_max=many, bytes_max=few)
+            found.offsets = read.range
+            await self._take(caller, found, read.blocks, (total, bytes_max))
+        except TalosError as error:
+            found.full = True
+            if not found.parts:
+                found.error = error
+
+    async def _take(
+        self,
+        caller: Principal,
+        found: FetchedPlace,
+        blocks: Sequence[StoredBlock],
+        room: tuple[int, int],
+    ) -> None:
+        """Add blocks while there is room; the first of a call is added whatever its size."""
+        total, left = room
+        for block in blocks:
+            if block.format == PayloadFormat.KAFKA or _holds_batch(block):
+                size = len(block.payload)
+                if size > left and (total or found.bytes):
+                    found.full = True
+                    return
+                found.parts.append(block)
+                found.messages += block.messages
+                found.bytes += size
+                found.offset = block.next_offset
+                left -= size
+            else:
+                left = await self._decode(caller, found, block, left)
+            if left <= 0:
+                found.full = True
+                return
+
+    async def _decode(
+        self, caller: Principal, found: FetchedPlace, block: StoredBlock, left: int
+    ) -> int:
+        """Add messages of a block in runs; returns the room that is left."""
+        topic, partition = found.place.topic, found.place.partition
+        reader = self._messages.reader(caller, topic, partition)
+        while found.offset < block.next_offset and (left > 0 or not found.parts):
+            part = Part(found.offset, RUN_MESSAGES_MAX, max(1, left))
+            messages = await self._context.blocks.read(reader, block, part)
+            if not messages:
+                raise MessageUnreadable(f"offset {found.offset} is in no message of its block")
+            size = sum(len(message.data) for message in messages)
+            first = max(found.offset, block.base_offset)
+            found.parts.append(MessageRun(first, block, messages))
+            found.messages += len(messages)
+            found.bytes += size
+            found.offset = first + len(messages)
+            left -= size
+            await asyncio.sleep(0)
+        return left
+
+    async def _arrival(self, found: Sequence[FetchedPlace], deadline_s: float) -> bool:
+        """Wait until there is something at one of the places; False: the deadline came first."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters = []
+        for each in found:
+            if each.full or each.log is None:
+                continue
+            # It may have come, or the log may have left, while other places were read.
+            if each.offsets.next != each.log.high_watermark or not each.log.served:
+                return True
+            waiters.append(each.log.arrivals)
+        for waiter in waiters:
+            waiter.join(future)
+        self.waiting += 1
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await future
+        except TimeoutError:
+            return False
+        finally:
+            self.waiting -= 1
+            for waiter in waiters:
+                waiter.leave(future)
+        return True
+
+    def _charge(self, caller: Principal, found: Sequence[FetchedPlace]) -> float:
+        """Count and charge what is returned; seconds by which the caller is over its rate.
+
+        Places of a caller that is over it by more than the quota allows are returned empty.
+        """
+        context, now_s, hold_s = self._context, asyncio.get_running_loop().time(), 0.0
+        counters = self._messages.counters
+        for each in found:
+            if not each.parts or each.handle is None:
+                continue
+            try:
+                hold_s = max(hold_s, each.handle.admit_get(now_s))
+            except ThrottleRejected:
+                counters.gets_throttled += 1
+                hold_s = context.config.quota.throttle_max_s
+                each.parts, each.messages, each.bytes = [], 0, 0
+                continue
+            topic, partition = each.place.topic, each.place.partition
+            traffic = context.log.traffic_of(topic.uuid, partition)
+            counters.gets += 1
+            counters.get_messages += each.messages
+            counters.get_bytes += each.bytes
+            traffic.gets += 1
+            traffic.messages_out += each.messages
+            traffic.bytes_out += each.bytes
+            each.handle.charge_get(now_s, each.bytes)
+            if context.egress is not None:
+                context.egress.add(topic, caller, each.messages, each.bytes)
+        return hold_s
+
+
+def _holds_batch(block: StoredBlock) -> bool:
+    """Whether a client of Talos has stored a batch of Kafka."""
+    return not block.compression and is_stored_batch(block.payload, block.messages)

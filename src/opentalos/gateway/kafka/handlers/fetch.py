@@ -1,0 +1,187 @@
+"""Fetch: messages of several partitions, waited for at most as long as the client says.
+
+Stored batches are passed on as views of what the log gave; messages of other blocks are encoded.
+The answer is written by hand around them, so that no payload is copied.
+
+Source: docs/adr/0061-kafka-records.md; KIP-227 (sessions), KIP-516 (topic ids).
+"""
+
+from typing import Any, Final
+
+from opentalos.broker.messaging.fetches import (
+    FetchBounds,
+    FetchedPlace,
+    FetchPlace,
+    FetchResult,
+    MessageRun,
+)
+from opentalos.gateway.kafka.call import KafkaCall
+from opentalos.gateway.kafka.errors import code_of
+from opentalos.gateway.kafka.fetch_sessions import (
+    EPOCH_FIRST,
+    NO_SESSION,
+    PLACES_MAX,
+    FetchSession,
+    Key,
+    RefusedSession,
+    Shown,
+    Wanted,
+)
+from opentalos.gateway.kafka.gateway import Services
+from opentalos.gateway.kafka.topics import NO_ID, leader_of, missing_code, named_topic
+from opentalos.model.errors import BadRequest, TalosError
+from opentalos.model.identity import Permission
+from opentalos.wire.kafka._generated.fetch_response import FetchResponse, PartitionData
+from opentalos.wire.kafka.errors import ErrorCode
+from opentalos.wire.kafka.fetch_answer import Answered, write_answer
+from opentalos.wire.kafka.records import NO_EPOCH, stored_batch
+from opentalos.wire.message.kafka_format import encode_kafka_batch
+
+WAIT_S_MAX: Final = 60.0
+SESSIONS_FROM: Final = 7  # version
+
+
+async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
+    """Answers the call itself, unless its session is refused."""
+    request, client = call.request, call.session
+    wanted = _wanted(request)
+    try:
+        session = None
+        if call.version >= SESSIONS_FROM:
+            sessions, number, epoch = (
+                services.fetch_sessions,
+                request.session_id,
+                request.session_epoch,
+            )
+            session = sessions.find(client, number, epoch)
+            if session is not None:
+                session.change(wanted, _forgotten(request))
+                wanted = session.places
+                if len(wanted) > PLACES_MAX:
+                    raise RefusedSession(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    except RefusedSession as error:
+        return FetchResponse(error_code=int(error.code))
+    found, refused = await _read(services, call, wanted)
+    full = session is None
+    if session is None and call.version >= SESSIONS_FROM and request.session_epoch == EPOCH_FIRST:
+        session = services.fetch_sessions.open(client, wanted)
+    keys = [key for key in wanted if key not in refused]
+    answered = {
+        key: _answered(services, each) for key, each in zip(keys, found.places, strict=True)
+    }
+    answered |= {key: _refused(key, error) for key, error in refused.items()}
+    if session is not None:
+        answered = _changes(session, answered, full=full)
+        if not full:
+            session.advance()
+    head = FetchResponse(
+        throttle_time_ms=int(found.hold_s * 1000),
+        session_id=NO_SESSION if session is None else session.id,
+    )
+    call.answer_raw(
+        write_answer(call.api, call.version, call.header.correlation_id, head, answered)
+    )
+    return None
+
+
+def _wanted(request: Any) -> dict[Key, Wanted]:
+    return {
+        (_key(topic), part.partition): Wanted(part.fetch_offset, part.partition_max_bytes)
+        for topic in request.topics
+        for part in topic.partitions
+    }
+
+
+def _forgotten(request: Any) -> list[Key]:
+    topics = request.forgotten_topics_data
+    return [(_key(topic), number) for topic in topics for number in topic.partitions]
+
+
+def _key(topic: Any) -> str | bytes:
+    key: str | bytes = topic.topic if topic.topic_id == NO_ID else topic.topic_id
+    return key
+
+
+async def _read(
+    services: Services, call: KafkaCall, wanted: dict[Key, Wanted]
+) -> tuple[FetchResult, dict[Key, TalosError]]:
+    """What was read of the places whose topic exists, in their order, and why others were not."""
+    request, places = call.request, []
+    refused: dict[Key, TalosError] = {}
+    for key, what in wanted.items():
+        try:
+            topic = named_topic(services, call, Permission.GET_MESSAGE, key[0])
+        except TalosError as error:
+            refused[key] = error
+        else:
+            places.append(FetchPlace(topic, key[1], what.offset, what.bytes_max))
+    wait_s = 0.0 if refused else min(max(0, request.max_wait_ms) / 1000, WAIT_S_MAX)
+    bounds = FetchBounds(request.min_bytes, request.max_bytes, wait_s)
+    return await services.broker.reads.fetches.fetch(call.caller, places, bounds), refused
+
+
+def _answered(services: Services, found: FetchedPlace) -> Answered:
+    error = found.error
+    offsets = found.offsets
+    code = ErrorCode.NONE if error is None else _code(error)
+    data = PartitionData(
+        partition_index=found.place.partition,
+        error_code=int(code),
+        high_watermark=offsets.next,
+        last_stable_offset=offsets.next,
+        log_start_offset=offsets.start,
+        aborted_transactions=None,
+    )
+    if error is not None:
+        data.current_leader.leader_id = leader_of(services, error)
+    pieces: list[bytes | bytearray | memoryview] = []
+    for part in found.parts:
+        if isinstance(part, MessageRun):
+            pieces.append(_encoded(part))
+        else:
+            pieces += stored_batch(part.payload, part.base_offset)
+    return Answered(data, pieces)
+
+
+def _encoded(run: MessageRun) -> bytearray:
+    default_ms = run.block.create_ms or run.block.append_ms
+    messages = [
+        message if message.create_ms else message._replace(create_ms=default_ms)
+        for message in run.messages
+    ]
+    return encode_kafka_batch(messages, base_offset=run.base_offset, leader_epoch=NO_EPOCH)
+
+
+def _refused(key: Key, error: TalosError) -> Answered:
+    code = missing_code(error, key[0]) or _code(error)
+    data = PartitionData(
+        partition_index=key[1],
+        error_code=int(code),
+        high_watermark=-1,
+        aborted_transactions=None,
+    )
+    return Answered(data, [])
+
+
+def _code(error: TalosError) -> ErrorCode:
+    if type(error).__mro__[1] is BadRequest:  # a block that no reader can decode
+        return ErrorCode.CORRUPT_MESSAGE
+    return code_of(error)
+
+
+def _changes(
+    session: FetchSession, answered: dict[Key, Answered], *, full: bool
+) -> dict[Key, Answered]:
+    """What the client does not know yet."""
+    changed: dict[Key, Answered] = {}
+    for key, each in answered.items():
+        shown = Shown(each.data.high_watermark, each.data.log_start_offset)
+        known = session.shown.get(key)
+        if each.data.error_code:
+            session.shown.pop(key, None)
+        else:
+            session.shown[key] = shown
+        if full or each.pieces or each.data.error_code or shown != known:
+            changed[key] = each
+    session.read_last(key for key, each in changed.items() if each.pieces)
+    return changed

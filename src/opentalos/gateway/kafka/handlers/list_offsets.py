@@ -1,0 +1,96 @@
+"""ListOffsets and OffsetForLeaderEpoch: where partitions begin and end, by time and by epoch.
+
+Source: Apache Kafka 4.3, ListOffsetsRequest.json (special timestamps); KIP-320 (epochs).
+"""
+
+from typing import Final, NamedTuple
+
+from opentalos.broker.messaging.offset_queries import TimedOffset
+from opentalos.gateway.kafka.call import KafkaCall
+from opentalos.gateway.kafka.errors import code_of
+from opentalos.gateway.kafka.gateway import Services
+from opentalos.gateway.kafka.topics import named_topic
+from opentalos.model.errors import NotSupported, TalosError
+from opentalos.model.identity import Permission
+from opentalos.wire.kafka._generated.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from opentalos.wire.kafka._generated.offset_for_leader_epoch_response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4  # with tiered storage, of which there is none: as the earliest
+LATEST_TIERED: Final = -5
+NOTHING: Final = TimedOffset(-1, -1)
+
+
+class _Place(NamedTuple):
+    resource: str
+    partition: int
+
+
+async def handle(services: Services, call: KafkaCall) -> ListOffsetsResponse:
+    """The offset of each partition, or its error."""
+    topics = []
+    for topic in call.request.topics:
+        answers = []
+        for part in topic.partitions:
+            answer = ListOffsetsPartitionResponse(
+                partition_index=part.partition_index, offset=-1, timestamp=-1
+            )
+            answers.append(answer)
+            try:
+                place = _place(services, call, topic.name, part.partition_index)
+                found = await _found(services, call, place, part.timestamp)
+            except TalosError as error:
+                answer.error_code = int(code_of(error))
+            else:
+                answer.offset, answer.timestamp = found
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _place(services: Services, call: KafkaCall, name: str, partition: int) -> _Place:
+    topic = named_topic(services, call, Permission.GET_MESSAGE, name)
+    return _Place(topic.resource, partition)
+
+
+async def _found(services: Services, call: KafkaCall, place: _Place, time_ms: int) -> TimedOffset:
+    queries, caller = services.broker.reads.offset_queries, call.caller
+    if time_ms in (EARLIEST, EARLIEST_LOCAL):
+        return TimedOffset((await queries.retained(caller, *place)).start, -1)
+    if time_ms == LATEST:
+        return TimedOffset((await queries.retained(caller, *place)).next, -1)
+    if time_ms == MAX_TIMESTAMP:
+        return await queries.newest(caller, *place) or NOTHING
+    if time_ms == LATEST_TIERED:
+        return NOTHING
+    if time_ms < 0:
+        raise NotSupported(f"the timestamp {time_ms} has no meaning here")
+    return await queries.at_time(caller, *place, time_ms) or NOTHING
+
+
+async def leader_epochs(services: Services, call: KafkaCall) -> OffsetForLeaderEpochResponse:
+    """Where the asked epoch of each partition ends."""
+    queries, topics = services.broker.reads.offset_queries, []
+    for topic in call.request.topics:
+        answers = []
+        for part in topic.partitions:
+            answer = EpochEndOffset(partition=part.partition, leader_epoch=-1, end_offset=-1)
+            answers.append(answer)
+            try:
+                place = _place(services, call, topic.topic, part.partition)
+                found = await queries.end_of_epoch(call.caller, *place, part.leader_epoch)
+            except TalosError as error:
+                answer.error_code = int(code_of(error))
+            else:
+                answer.leader_epoch, answer.end_offset = found
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+    return OffsetForLeaderEpochResponse(topics=topics)

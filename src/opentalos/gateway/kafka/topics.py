@@ -1,0 +1,53 @@
+"""Topics of requests: by name, or by id, which is the topic's uuid as bytes."""
+
+from opentalos.broker.values import Topic
+from opentalos.gateway.kafka.call import KafkaCall
+from opentalos.gateway.kafka.gateway import Services
+from opentalos.model.errors import NotOwner, TopicNotExist
+from opentalos.model.identity import Permission
+from opentalos.wire.kafka.errors import ErrorCode
+
+NO_ID = bytes(16)
+_KNOWN_MAX = 1_000  # topics of one connection
+
+
+class _Known(dict[str | bytes, Topic]):
+    """Topics that the client named, in the state of its session."""
+
+
+def named_topic(services: Services, call: KafkaCall, action: Permission, key: str | bytes) -> Topic:
+    """The topic of a name or id, if the caller may do this to it.
+
+    What the connection asked for before is found without a search; whoever uses the topic
+    authorizes each time. Raises: TopicNotExist, PermissionDenied.
+    """
+    context, state = services.broker.context, call.session.state
+    known = state.get(_Known)
+    if known is None:
+        known = state[_Known] = _Known()
+    topic: Topic | None = known.get(key)
+    if topic is not None and context.topics.by_resource(topic.resource) is topic:
+        return topic
+    if isinstance(key, bytes):
+        topic = context.topic_of_uuid(call.caller, action, key.hex())
+    else:
+        topic = context.find_topic(call.caller, action, key)
+    if len(known) >= _KNOWN_MAX:
+        known.clear()
+    known[key] = topic
+    return topic
+
+
+def leader_of(services: Services, error: Exception) -> int:
+    """Number of the server that a NotOwner names; -1: it is none, or not known."""
+    if not isinstance(error, NotOwner) or not error.address:
+        return -1
+    node = services.broker.kafka_nodes.at(error.address)
+    return -1 if node is None else node.number
+
+
+def missing_code(error: Exception, key: str | bytes) -> ErrorCode | None:
+    """The code for a topic that does not exist, or of which the caller may not know."""
+    if isinstance(error, TopicNotExist) and isinstance(key, bytes):
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return None

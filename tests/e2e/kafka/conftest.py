@@ -1,0 +1,54 @@
+"""One real server, and what clients of Kafka need to reach it."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.server_process import ROOT_KEY, ServerProcess
+
+from opentalos.sdk import ClientConfig
+
+SASL = "SASL_PLAINTEXT"
+
+
+@pytest.fixture(scope="session")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    running = ServerProcess(tmp_path_factory.mktemp("kafka-server")).start()
+    yield running
+    running.stop()
+
+
+def kafka_address(server: ServerProcess) -> str:
+    """HOST:PORT of its Kafka port."""
+    return str(json.loads((server.data / "server.json").read_text())["kafka"])
+
+
+@pytest.fixture
+def sdk_config(kafka_server: ServerProcess) -> ClientConfig:
+    key_id, secret = ROOT_KEY.key_id, ROOT_KEY.secret
+    return ClientConfig(endpoints=(kafka_server.url,), key_id=key_id, secret=secret)
+
+
+@pytest.fixture
+def librdkafka(kafka_server: ServerProcess) -> dict[str, Any]:
+    """Configuration of confluent-kafka."""
+    return {
+        "bootstrap.servers": kafka_address(kafka_server),
+        "security.protocol": SASL,
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": ROOT_KEY.key_id,
+        "sasl.password": ROOT_KEY.secret,
+    }
+
+
+@pytest.fixture
+def in_python(kafka_server: ServerProcess) -> dict[str, Any]:
+    """Arguments of the clients of aiokafka and kafka-python."""
+    return {
+        "bootstrap_servers": kafka_address(kafka_server),
+        "security_protocol": SASL,
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": ROOT_KEY.key_id,
+        "sasl_plain_password": ROOT_KEY.secret,
+    }
