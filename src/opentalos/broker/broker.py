@@ -10,6 +10,7 @@ from opentalos.broker.admin.key_use_upkeep import KeyUseUpkeep
 from opentalos.broker.admin.overview import OverviewService
 from opentalos.broker.admin.permissions import PermissionService
 from opentalos.broker.admin.principals import PrincipalService
+from opentalos.broker.admin.record_deletion import RecordDeletion
 from opentalos.broker.admin.sessions import SessionService
 from opentalos.broker.admin.topic_groups import TopicGroupService
 from opentalos.broker.admin.topic_state import TopicReader
@@ -192,6 +193,11 @@ class Broker:
             self.cluster = ClusterService(context, cluster.state, cluster.controller, cluster.peers)
             self.places = PartitionPlaces(context, cluster.state.meta)
         self.peer_calls = self._peer_calls()
+
+    @cached_property
+    def record_deletion(self) -> RecordDeletion:
+        """Deletes the beginning of partitions."""
+        return RecordDeletion(self.context)
 
     @cached_property
     def reads(self) -> MessageReads:

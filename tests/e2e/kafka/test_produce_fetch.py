@@ -11,6 +11,11 @@ from tests.e2e.kafka.raw_kafka import RawKafka
 from tests.server_process import ServerProcess
 
 from opentalos.sdk import ClientConfig, Message, aio
+from opentalos.sdk.errors import OffsetOutOfRange
+from opentalos.wire.kafka._generated.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsTopic,
+)
 from opentalos.wire.kafka._generated.fetch_request import FetchPartition, FetchTopic, ForgottenTopic
 from opentalos.wire.kafka._generated.list_offsets_request import (
     ListOffsetsPartition,
@@ -324,3 +329,41 @@ async def test_offsets_by_time_and_by_epoch(raw: RawKafka, sdk_config: ClientCon
             response = await raw.call(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, topics=topics)
             (found,) = response.topics[0].partitions
             assert (found.leader_epoch, found.end_offset) == expected
+
+
+async def test_deleted_records_are_gone_for_every_reader(
+    raw: RawKafka, sdk_config: ClientConfig
+) -> None:
+    await topic_id(sdk_config, "deleted", 2)
+    for _ in range(3):
+        await put(raw, "deleted", batch(b"a", b"b"))
+    first, last = raw.versions[ApiKey.DELETE_RECORDS]
+
+    async def deleted(offset: int, version: int = last, partition: int = 0) -> tuple[int, int]:
+        asked = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
+        topics = [DeleteRecordsTopic(name="deleted", partitions=asked)]
+        response = await raw.call(ApiKey.DELETE_RECORDS, version, topics=topics, timeout_ms=5_000)
+        (found,) = response.topics[0].partitions
+        return found.error_code, found.low_watermark
+
+    for version in range(first, last + 1):
+        assert await deleted(3, version) == (0, 3)
+    assert await deleted(1) == (0, 3)  # it never goes back
+    assert await deleted(7) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert await deleted(0, partition=1) == (0, 0)  # nothing was ever written
+    assert (await deleted(0, partition=2))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for offset, code in ((2, ErrorCode.OFFSET_OUT_OF_RANGE), (3, ErrorCode.NONE)):
+        fetched = await raw.call(ApiKey.FETCH, 11, **fetch_fields("deleted", {0: offset}))
+        (part,) = fetched.responses[0].partitions
+        assert part.error_code == code
+    assert part.log_start_offset == 3
+    async with aio.Client(sdk_config) as client:
+        consumer = aio.SimpleConsumer(client, "deleted")
+        assert (await consumer.offsets())[0].start == 3
+        with pytest.raises(OffsetOutOfRange):
+            await consumer.fetch(0, 0)
+        assert [record.offset for record in await consumer.fetch(0, 3)] == [3, 4, 5]
+    assert await deleted(-1) == (0, 6)
+    assert (await put(raw, "deleted", batch(b"c"))).base_offset == 6
+    fetched = await raw.call(ApiKey.FETCH, 11, **fetch_fields("deleted", {0: 6}))
+    assert b"c" in bytes(fetched.responses[0].partitions[0].records)

@@ -31,9 +31,9 @@ def droppable(manifest: Manifest, settings: TopicLogSettings, retained: Retained
         too_old = (segment.counted_ms or segment.last_append_ms) < expired_ms
         left_bytes -= segment.bytes
         too_many = settings.retention_bytes is not None and left_bytes >= settings.retention_bytes
-        if not (too_old or too_many):
-            break
         next_offset = segment.next_offset or 0
+        if not (too_old or too_many or next_offset <= manifest.floor):
+            break
         if NOT_METERED < retained.metered_offset < next_offset:
             break
         count += 1

@@ -29,7 +29,8 @@ from opentalos.log.segment.format import segment_path
 from opentalos.model.errors import CorruptLog, ManifestFull, NewerFormat
 from opentalos.model.message import PartitionKey
 
-MANIFEST_VERSION = 4
+_VERSION_WITHOUT_FLOOR = 4
+MANIFEST_VERSION = 5
 _VERSION_WITHOUT_LATE = 3
 _VERSION_WITHOUT_JOURNAL = 2
 _VERSION_WITHOUT_NUMBERS = 1  # so that a server of that version can read it
@@ -94,11 +95,17 @@ class Manifest:
     metered: Mark | None = None
     journal: str = ""  # that may hold the end of the unsealed segment
     late: bool = False  # the unsealed segment may have no file yet
+    floor: int = 0  # nothing below it is given to readers; its segments are dropped later
 
     @property
     def unsealed(self) -> Segment | None:
         """The segment that may still grow."""
         return self.segments[-1] if self.segments and not self.segments[-1].sealed else None
+
+    @property
+    def first(self) -> int:
+        """The first offset that readers get."""
+        return max(self.start, self.floor)
 
     @property
     def sealed(self) -> tuple[Segment, ...]:
@@ -198,7 +205,9 @@ class Manifest:
         if self.journal:
             fields.update(version=_VERSION_WITHOUT_LATE, journal=self.journal)
         if self.late:
-            fields.update(version=MANIFEST_VERSION, late=True)
+            fields.update(version=_VERSION_WITHOUT_FLOOR, late=True)
+        if self.floor > self.start:
+            fields.update(version=MANIFEST_VERSION, floor=self.floor)
         if self.end_state:
             fields["end_state"] = b64encode(self.end_state).decode()
         if self.handed_over:
@@ -254,5 +263,6 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
         handed_over=fields.get("handed_over", False),
         journal=fields.get("journal", ""),
         late=fields.get("late", False),
+        floor=fields.get("floor", 0),
         metered=Mark(*map(int, metered)) if metered else None,
     )

@@ -62,7 +62,9 @@ async def _in_turn() -> None:
 
 
 async def _blocks(log: PartitionLog, offset: int) -> list[StoredBlock]:
-    found = await log.read(offset, messages_max=READ_MESSAGES_MAX, bytes_max=READ_BYTES_MAX)
+    found = await log.read(
+        offset, messages_max=READ_MESSAGES_MAX, bytes_max=READ_BYTES_MAX, hidden=True
+    )
     return found.blocks
 
 

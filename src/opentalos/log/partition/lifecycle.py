@@ -80,7 +80,7 @@ class PartitionLifecycle(PutQueue):
 
     def range(self) -> OffsetRange:
         """Retained durable offsets; only in a readable state."""
-        return OffsetRange(self.versioned.manifest.start, self.next_offset)
+        return OffsetRange(self.versioned.manifest.first, self.next_offset)
 
     @property
     def foreign(self) -> bool:

@@ -78,10 +78,17 @@ class PartitionLog:
         self.append = writer.append if context.keys is None else self._append_encrypted
 
     async def read(
-        self, offset: int, *, messages_max: int, bytes_max: int, hold_s: float = 0.0
+        self,
+        offset: int,
+        *,
+        messages_max: int,
+        bytes_max: int,
+        hold_s: float = 0.0,
+        hidden: bool = False,
     ) -> ReadResult:
         """Durable blocks from the one that contains ``offset`` (-1 start, -2 end).
 
+        ``hidden``: also what was deleted for readers, as long as it is stored; for metering.
         At the log's end, waits up to ``hold_s`` for a message, then returns no blocks. Otherwise
         returns at least one.
         Raises: OffsetOutOfRange, CorruptLog, PartitionNotServing and other Unavailable.
@@ -100,9 +107,9 @@ class PartitionLog:
                     if not await self._is_end(offset):
                         continue
                     return ReadResult([], self.writer.range())
-            if not self._holds(offset):
+            if not self._holds(offset, hidden=hidden):
                 await self._confirm()
-                if not self._holds(offset) and offset != self.writer.next_offset:
+                if not self._holds(offset, hidden=hidden) and offset != self.writer.next_offset:
                     self._check_end_known(offset)
                     start, end = self.writer.range()
                     raise OffsetOutOfRange(
@@ -118,7 +125,7 @@ class PartitionLog:
         """Blocks from memory without waiting, or None: use ``read``."""
         writer = self.writer
         blocks = writer.tail.read(offset, messages_max, bytes_max)
-        if blocks is None or offset < writer.versioned.manifest.start:
+        if blocks is None or offset < writer.versioned.manifest.first:
             return None
         if not decrypt_blocks(blocks, self._context.keys, self._place):
             return None
@@ -256,13 +263,16 @@ class PartitionLog:
                 view = await self._context.views.get(self.key, segment)
                 found = await self._reader(view).first_at(time_ms)
                 if found < view.next_offset:
-                    return max(found, self.writer.versioned.manifest.start)
+                    return max(found, self.writer.versioned.manifest.first)
         if self.writer.view is not None:
-            return await self._reader(self.writer.view).first_at(time_ms)
+            found = await self._reader(self.writer.view).first_at(time_ms)
+            return max(found, self.writer.versioned.manifest.first)
         return self.writer.next_offset
 
-    def _holds(self, offset: int) -> bool:
-        return self.writer.versioned.manifest.start <= offset < self.writer.next_offset
+    def _holds(self, offset: int, *, hidden: bool = True) -> bool:
+        manifest = self.writer.versioned.manifest
+        start = manifest.start if hidden else manifest.first
+        return start <= offset < self.writer.next_offset
 
     async def _is_end(self, offset: int) -> bool:
         """Whether the log really ends there; another owner may have written later.

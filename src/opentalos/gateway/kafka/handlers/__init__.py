@@ -4,6 +4,7 @@ from opentalos.gateway.kafka.gateway import Served, Table
 from opentalos.gateway.kafka.handlers import (
     api_versions,
     cluster,
+    delete_records,
     fetch,
     init_producer_id,
     list_offsets,
@@ -19,6 +20,7 @@ TABLE: Table = {
     ApiKey.FETCH: Served(fetch.handle, (4, 18)),
     ApiKey.LIST_OFFSETS: Served(list_offsets.handle, (1, 11)),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Served(list_offsets.leader_epochs, (2, 4)),
+    ApiKey.DELETE_RECORDS: Served(delete_records.handle, (0, 2)),
     ApiKey.INIT_PRODUCER_ID: Served(init_producer_id.handle, (0, 5)),
     ApiKey.API_VERSIONS: Served(api_versions.handle, (0, 4), open=True),
     ApiKey.METADATA: Served(metadata.handle, (0, 13)),
