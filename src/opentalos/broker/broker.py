@@ -31,6 +31,7 @@ from opentalos.broker.cluster.records import SERVERS
 from opentalos.broker.cluster.service import ClusterService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
 from opentalos.broker.groups.consumers import ConsumerService
+from opentalos.broker.groups.kafka.services import KafkaGroupServices
 from opentalos.broker.groups.lags import GroupLags
 from opentalos.broker.groups.leases import LeaseService
 from opentalos.broker.groups.membership import MembershipService
@@ -162,13 +163,12 @@ class Broker:
         # Consumer groups.
         self.consumers = ConsumerService(context, groups)
         self.topic_consumers = TopicsConsumerService(self.consumers)
-        self.group_membership = MembershipService(context, self.consumers, groups)
+        seats = self.group_membership = MembershipService(context, self.consumers, groups)
         self.metrics = MetricService(context, groups, reader)
         self.group_lags = GroupLags(context, groups.directory)
         self.group_resets = GroupResetService(self.messages, self.consumers, self.metrics)
-        self.group_members = GroupMemberService(
-            context, self.consumers, self.plain_messages, self.group_membership
-        )
+        self.group_members = GroupMemberService(context, self.consumers, self.plain_messages, seats)
+        self.kafka_groups = KafkaGroupServices(context, groups, self.consumers)
         self.leases = LeaseService(context, LeaseCatalog(stores.meta))
         # Quotas, usage, overview.
         self.quotas = QuotaService(context, quotas)
@@ -272,6 +272,7 @@ class Broker:
         Calls that wait for a change of a group return.
         """
         self.groups.members.stop_waiting()
+        self.kafka_groups.groups.stop()
         if self._cluster is not None:
             await self._cluster.announce_restart()
 
@@ -289,6 +290,7 @@ class Broker:
             self.key_use_upkeep.close,
             self.catalogs.sealing.close,
             self.table_upkeep.close,
+            self.kafka_groups.groups.close,
             self.groups.close,
             self.shards.close,  # before the log, since streams write there
             self.context.log.close,

@@ -33,6 +33,7 @@ from opentalos.model.limits import (
     TopicLimits,
 )
 from opentalos.model.names import SYSTEM_TENANT, USAGE_TOPIC
+from opentalos.model.settings.kafka import KafkaGroupLimits
 from opentalos.model.settings.security import AuditSettings, AuthLimits
 from opentalos.model.settings.tables import SdsLimits
 from opentalos.ports.clock import Clock
@@ -67,6 +68,7 @@ class BrokerConfig:
     message: MessageLimits = field(default_factory=MessageLimits)
     topic: TopicLimits = field(default_factory=TopicLimits)
     group: GroupLimits = field(default_factory=GroupLimits)
+    kafka_group: KafkaGroupLimits = field(default_factory=KafkaGroupLimits)
     quota: QuotaLimits = field(default_factory=QuotaLimits)
     quota_approval: QuotaApprovalLimits = field(default_factory=QuotaApprovalLimits)
     sds: SdsLimits = field(default_factory=SdsLimits)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from opentalos.group.directory import GroupDirectory, GroupUser
 from opentalos.group.group_rows import GroupRows
+from opentalos.group.kafka.leases import KafkaLeases, has_members
 from opentalos.group.members import GroupMembers
 from opentalos.group.progress import GroupProgress
 from opentalos.group.row_writer import RowWriter
@@ -85,6 +86,7 @@ class Coordinator:
         self.directory = GroupDirectory(self.rows, self._writer, clock, limits, server, certain)
         self.progress = GroupProgress(self.rows, self.directory)
         self.members = GroupMembers(self.directory)
+        self.kafka = KafkaLeases(self.rows, self.directory, self._writer, limits)
         self.counters = GroupCounters()
 
     async def start(self) -> None:
@@ -102,10 +104,11 @@ class Coordinator:
     def ownership_changed(self, keeps: Callable[[str], bool]) -> None:
         """The ring changed: forget groups that another server coordinates now, by name."""
         self.directory.forget(keeps)
+        self.kafka.forget(keeps)
 
     def forget_all(self) -> None:
         """This server returns after a lapsed session: others may coordinate every group by now."""
-        self.directory.forget(lambda group: False)
+        self.ownership_changed(lambda group: False)
 
     # --- workers -------------------------------------------------------------------------------
 
@@ -225,6 +228,10 @@ class Coordinator:
             raise TooManyConsumers(
                 f"workers of consumer group {group.key.group}: limit {self._limits.workers_max}, "
                 f"measured {len(live)}"
+            )
+        if seat.worker not in live and has_members(group, now_s):
+            raise TooManyConsumers(
+                f"consumer group {group.key.group} is used by Kafka clients on this topic"
             )
         group.touch_worker(seat.worker, seat.address, now_s + self._limits.lease_s)
 

@@ -9,7 +9,7 @@ and a group in it, is one range of keys, and a group's own row comes before its 
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from opentalos.model.errors import CorruptLog, NewerFormat
@@ -81,7 +81,9 @@ class PartitionRow:
     """A group on a partition: who was granted it, and how far the group is.
 
     ``generation`` counts grants and resets. ``epoch`` is the log's epoch in which the checkpoint
-    was committed. ``address`` is where the owner's connection came from.
+    was committed. ``address`` is where the owner's connection came from. ``at_start``: without a
+    checkpoint, the group begins at offset 0; else it has no position. ``metadata`` is the text that
+    a Kafka client stored with the checkpoint.
     """
 
     owner: str = ""
@@ -89,6 +91,19 @@ class PartitionRow:
     checkpoint: int = NO_CHECKPOINT
     epoch: int = 0
     address: str = ""
+    at_start: bool = False
+    metadata: str = ""
+
+    @property
+    def next_offset(self) -> int:
+        """Where the group continues, as Kafka counts; -1: it has no position."""
+        return self.checkpoint + 1 if self.checkpoint >= 0 or self.at_start else -1
+
+    def moved(self, checkpoint: int, epoch: int, metadata: str = "") -> "PartitionRow":
+        """The row with another checkpoint; -1: the group begins at offset 0."""
+        return replace(
+            self, checkpoint=checkpoint, epoch=epoch, at_start=checkpoint < 0, metadata=metadata
+        )
 
     def cells(self) -> Mapping[bytes, bytes]:
         """The row's data family."""
@@ -99,6 +114,8 @@ class PartitionRow:
             b"checkpoint": str(self.checkpoint).encode(),
             b"epoch": str(self.epoch).encode(),
             b"address": self.address.encode(),
+            b"at_start": b"1" if self.at_start else b"",
+            b"metadata": self.metadata.encode(),
         }
 
     @classmethod
@@ -112,6 +129,8 @@ class PartitionRow:
                 int(cells[b"checkpoint"]),
                 int(cells[b"epoch"]),
                 cells.get(b"address", b"").decode(),
+                bool(cells.get(b"at_start")),
+                cells.get(b"metadata", b"").decode(),
             )
         except (KeyError, ValueError) as error:
             raise CorruptLog(f"unreadable checkpoint row: {error!r}") from error

@@ -51,7 +51,7 @@ class ClaimGroup:
 
     def decide(self) -> GroupRow | None:
         """Nothing to write if it is there already, or the group was deleted."""
-        _check_alive(self.group)
+        check_alive(self.group)
         row = self.group.row.value
         if row is None or row.deleting or row.coordinator == self.server:
             return None
@@ -139,7 +139,7 @@ class Grant(PartitionWrite):
 
     def decide(self) -> object | None:
         """A lease that ran out may be taken; the former owner's may be refreshed by itself."""
-        _check_alive(self.group)
+        check_alive(self.group)
         holder = self.part.holder(self.now())
         if holder and holder != self.worker:
             return READ_AGAIN if self.held and not self.fresh else None
@@ -190,7 +190,7 @@ class Checkpoint(PartitionWrite):
 
         Neither is answered from memory alone.
         """
-        _check_alive(self.group)
+        check_alive(self.group)
         row = self.part.value
         held = self.part.holder(self.now()) == self.worker
         if not held or self.last_offset not in (None, row.checkpoint):
@@ -199,7 +199,7 @@ class Checkpoint(PartitionWrite):
             raise UnexpectedOffset(
                 f"checkpoint {self.offset} is beyond the log's end {self.next_offset - 1}"
             )
-        committed = replace(row, checkpoint=self.offset, epoch=self.epoch)
+        committed = row.moved(self.offset, self.epoch)
         if committed == row:
             self.accepted = self.fresh
             return None if self.fresh else READ_AGAIN
@@ -221,10 +221,10 @@ class Reset(PartitionWrite):
 
     def decide(self) -> PartitionRow:
         """Always applies; the generation grows, so a late commit of the old holder loses."""
-        _check_alive(self.group)
+        check_alive(self.group)
         row = self.part.value
         self.revoked = self.part.holder(self.now())
-        return PartitionRow("", row.generation + 1, self.offset, self.epoch)
+        return PartitionRow("", row.generation + 1).moved(self.offset, self.epoch)
 
     def written(self) -> None:
         """The partition is free."""
@@ -250,7 +250,7 @@ class RemoveRow:
         """The decision reads the row itself."""
 
 
-def _check_alive(group: GroupState) -> None:
+def check_alive(group: GroupState) -> None:
     if group.deleted:
         raise ConsumerGroupNotExist(f"consumer group {group.key.group} was deleted")
     if group.forgotten:

@@ -34,7 +34,7 @@ from opentalos.model.limits import (
     ZookeeperLimits,
 )
 from opentalos.model.names import check_name
-from opentalos.model.settings.kafka import KafkaSettings
+from opentalos.model.settings.kafka import KafkaGroupLimits, KafkaSettings
 from opentalos.model.settings.security import (
     AuditSettings,
     AuthLimits,
@@ -162,6 +162,7 @@ class Config:
     log: LogLimits = field(default_factory=LogLimits)
     topic: TopicLimits = field(default_factory=TopicLimits)
     group: GroupLimits = field(default_factory=GroupLimits)
+    kafka_group: KafkaGroupLimits = field(default_factory=KafkaGroupLimits)
     quota: QuotaLimits = field(default_factory=QuotaLimits)
     quota_approval: QuotaApprovalLimits = field(default_factory=QuotaApprovalLimits)
     sds: SdsLimits = field(default_factory=SdsLimits)

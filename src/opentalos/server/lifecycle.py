@@ -284,6 +284,7 @@ def _broker_config(
         message=config.message,
         topic=config.topic,
         group=config.group,
+        kafka_group=config.kafka_group,
         quota=config.quota,
         quota_approval=config.quota_approval,
         sds=config.sds,

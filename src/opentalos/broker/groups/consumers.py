@@ -7,11 +7,11 @@ The gateways call it for every protocol. Only the holder of a partition commits 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from opentalos.broker.audit.trail import audited
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.groups.group_names import coordinated_topic, manager_of, user_of
+from opentalos.broker.groups.known_ends import KnownEnds
 from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.broker.messaging.position_events import PositionEvents
 from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
@@ -34,18 +34,9 @@ from opentalos.model.errors import (
 )
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.limits import PARTITIONS_MAX
-from opentalos.model.message import PartitionKey
 
 _AUDIT = logging.getLogger("opentalos.audit")
 WORKER_ID_CHARS_MAX = 256
-ENDS_MAX = 100_000  # cached next offsets
-
-
-class _KnownEnd(NamedTuple):
-    """The log's next offset when it was last read, and the log's epoch then."""
-
-    next_offset: int
-    epoch: int
 
 
 class ConsumerService:
@@ -59,8 +50,7 @@ class ConsumerService:
         self.context, self._groups, self._audit = context, groups, context.audit
         self._logs = RemoteLogs(context)
         self.positions = PositionEvents(self._logs)
-        # A log's end only grows, so a commit below a known end need not ask the log.
-        self._known_ends: dict[PartitionKey, _KnownEnd] = {}
+        self.ends = KnownEnds(self._logs)
 
     async def check_register(self, caller: Principal, unit: ConsumeUnit) -> bool:
         """Whether one more worker may join."""
@@ -161,7 +151,7 @@ class ConsumerService:
         _check_partition(topic, commit.partition)
         if commit.offset < 0:
             raise UnexpectedOffset(f"checkpoint {commit.offset} is negative")
-        end = await self._end_above(topic, commit.partition, commit.offset)
+        end = await self.ends.above(topic, commit.partition, commit.offset)
         user = user_of(caller, topic, commit.group)
         return await self._groups.commit(
             user,
@@ -225,7 +215,7 @@ class ConsumerService:
         """
         topic = self._topic(caller, key.group, key.resource)
         _check_partition(topic, key.partition)
-        end = await self._end_above(topic, key.partition, offset)
+        end = await self.ends.above(topic, key.partition, offset)
         if not NO_CHECKPOINT <= offset < end.next_offset:
             raise UnexpectedOffset(f"checkpoint {offset} is beyond the log's end")
         user = manager_of(self.context, caller, topic, key.group)
@@ -238,18 +228,6 @@ class ConsumerService:
             "revoked": revoked,
         }
         _AUDIT.warning("reset %s", fields, extra={"audit": fields})
-
-    async def _end_above(self, topic: Topic, partition: int, offset: int) -> _KnownEnd:
-        """An end of the log; a cached one above ``offset`` suffices."""
-        key = PartitionKey(topic.uuid, partition)
-        known = self._known_ends.get(key)
-        if known is not None and offset < known.next_offset:
-            return known
-        facts = await self._logs.facts(topic, partition)
-        if len(self._known_ends) >= ENDS_MAX:
-            self._known_ends.clear()
-        known = self._known_ends[key] = _KnownEnd(facts.offsets.next, facts.epoch)
-        return known
 
     def _topic(self, caller: Principal, group: str, resource: str) -> Topic:
         return coordinated_topic(self.context, caller, group, resource)

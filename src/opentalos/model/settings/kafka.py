@@ -34,3 +34,44 @@ class KafkaSettings:
         need(self.connections_address_max >= 0, "need connections_address_max >= 0")
         timeouts_s = (self.request_timeout_s, self.idle_timeout_s, self.write_stall_s)
         need(min(timeouts_s) > 0, "need request_timeout_s, idle_timeout_s, write_stall_s > 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaGroupLimits:
+    """[kafka_group] Limits of consumer groups of Kafka clients."""
+
+    groups_max: int = 10_000  # with members, of this server
+    groups_of_tenant_max: int = 2_000  # of them, of one tenant
+    members_max: int = 1_000  # per group
+    metadata_bytes_max: int = 256 << 10  # that a member sends in one join; all its protocols
+    assignment_bytes_max: int = 1 << 20  # of one member
+    offset_metadata_bytes_max: int = 4096  # the text that a client stores with an offset
+    session_min_s: float = 6.0  # that a member may ask for
+    session_max_s: float = 1_800.0
+    rebalance_max_s: float = 1_800.0  # a rebalance waits at most so long for members
+    initial_delay_s: float = 3.0  # the first rebalance of a group waits so long for more members
+    heartbeat_s: float = 5.0  # of members of the protocol with assignments by the server
+    consumer_session_s: float = 45.0  # of such a member without a heartbeat
+
+    def __post_init__(self) -> None:
+        need(
+            0 < self.groups_of_tenant_max <= self.groups_max,
+            "need 0 < groups_of_tenant_max <= groups_max",
+        )
+        need(self.members_max > 0, "need members_max > 0")
+        sizes = (self.metadata_bytes_max, self.assignment_bytes_max)
+        need(min(sizes) >= 1 << 10, "need metadata_bytes_max, assignment_bytes_max >= 1 KiB")
+        need(
+            0 <= self.offset_metadata_bytes_max <= 32_767,
+            "need 0 <= offset_metadata_bytes_max <= 32767",
+        )
+        need(
+            0 < self.session_min_s <= self.session_max_s,
+            "need 0 < session_min_s <= session_max_s",
+        )
+        need(self.rebalance_max_s > 0, "need rebalance_max_s > 0")
+        need(self.initial_delay_s >= 0, "need initial_delay_s >= 0")
+        need(
+            0 < self.heartbeat_s < self.consumer_session_s,
+            "need 0 < heartbeat_s < consumer_session_s",
+        )

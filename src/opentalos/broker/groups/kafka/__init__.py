@@ -1,0 +1,1 @@
+"""Use cases of Kafka clients' consumer groups: membership, offsets, what tools show."""

@@ -1,0 +1,145 @@
+"""KafkaConsumerService: members of groups whose assignments the server decides (KIP-848)."""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.groups.group_names import user_of
+from opentalos.broker.groups.kafka.groups import KafkaGroups
+from opentalos.broker.groups.kafka.hosted import GroupName
+from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup
+from opentalos.broker.groups.kafka.scope import readable_topics
+from opentalos.broker.groups.kafka.topic_regex import compile_regex
+from opentalos.catalog.topics.topic import Topic
+from opentalos.group.kafka.consumer_member import JOINS, ConsumerAnswer, ConsumerHeartbeat
+from opentalos.group.kafka.values import Refusal
+from opentalos.model.identity import Principal
+
+REGEX_S = 5.0  # a new topic is found by the expression of a member after this time
+NAMES_MAX = 10_000  # of one subscription
+
+
+@dataclass(slots=True)
+class _Matches:
+    pattern: re.Pattern[str]
+    until_s: float
+    topics: Mapping[str, Topic]
+
+
+class KafkaConsumerService:
+    """Heartbeats of members. A name means a group of the caller's tenant.
+
+    Raises: NotOwner, PartitionNotServing: at another server; InvalidName; TooManyConsumers.
+    """
+
+    def __init__(self, context: BrokerContext, groups: KafkaGroups) -> None:
+        self._context, self._groups = context, groups
+        self._matches: dict[tuple[GroupName, str], _Matches] = {}
+
+    async def heartbeat(
+        self,
+        caller: Principal,
+        group: str,
+        heartbeat: ConsumerHeartbeat,
+        shown: Callable[[Topic], str],
+    ) -> ConsumerAnswer:
+        """``shown``: the name by which the caller knows a topic, which expressions match."""
+        name = self._groups.name_of(caller, group)
+        if caller.anonymous:
+            return ConsumerAnswer(refusal=Refusal.GROUP_AUTHORIZATION_FAILED)
+        if heartbeat.epoch == JOINS and not heartbeat.who.member:
+            fresh_id = self._groups.fresh_id(heartbeat.client_id)
+            heartbeat = replace(heartbeat, who=heartbeat.who._replace(member=fresh_id))
+        if self._groups.find(name) is None and heartbeat.epoch != JOINS:
+            return ConsumerAnswer(refusal=Refusal.UNKNOWN_MEMBER_ID)
+        try:
+            topics = await self._topics(caller, name, heartbeat, shown)
+        except ValueError as error:
+            return ConsumerAnswer(refusal=Refusal.INVALID_REGULAR_EXPRESSION, text=str(error))
+        if heartbeat.epoch == JOINS and await self._has_workers(caller, name, topics):
+            text = "workers of another protocol read under the group's name"
+            return ConsumerAnswer(refusal=Refusal.GROUP_ID_NOT_FOUND, text=text)
+        if topics is not None:
+            heartbeat = replace(heartbeat, topics=frozenset(topics))
+        # From here to the machine nothing waits, so nobody makes the group twice.
+        hosted = self._groups.find(name)
+        if hosted is None and heartbeat.epoch == JOINS:
+            hosted = self._groups.open_consumer(name)
+        if hosted is None:
+            return ConsumerAnswer(refusal=Refusal.UNKNOWN_MEMBER_ID)
+        if not isinstance(hosted, HostedConsumerGroup):
+            text = "the group has members that assign partitions themselves"
+            return ConsumerAnswer(refusal=Refusal.GROUP_ID_NOT_FOUND, text=text)
+        answer = await hosted.heartbeat(caller, heartbeat, topics or {})
+        self._forget_matches(name, hosted)
+        return answer
+
+    async def _has_workers(
+        self, caller: Principal, name: GroupName, topics: Mapping[str, Topic] | None
+    ) -> bool:
+        for topic in (topics or {}).values():
+            user = user_of(caller, topic, name.name)
+            if await self._groups.leases.workers(user, topic.consumer_partitions):
+                return True
+        return False
+
+    async def _topics(
+        self,
+        caller: Principal,
+        name: GroupName,
+        heartbeat: ConsumerHeartbeat,
+        shown: Callable[[Topic], str],
+    ) -> Mapping[str, Topic] | None:
+        """What the member subscribes to now, by uuid; None: it is not known, or leaves.
+
+        Looked up with every heartbeat: topics come, go and grow. Raises: ValueError.
+        """
+        if heartbeat.epoch < JOINS:
+            return None
+        hosted = self._groups.find(name)
+        known = None
+        if isinstance(hosted, HostedConsumerGroup):
+            known = hosted.machine.members.get(heartbeat.who.member)
+        names, regex = heartbeat.names, heartbeat.regex
+        if known is not None and heartbeat.epoch != JOINS:
+            names = known.names if names is None else names
+            regex = known.regex if regex is None else regex
+        if names is None and regex is None:
+            return None
+        if len(names or ()) > NAMES_MAX:
+            raise ValueError(f"a subscription has at most {NAMES_MAX} topics")
+        found: dict[str, Topic] = {}
+        for topic_name in names or ():
+            pair = self._groups.topic_user(caller, name.name, topic_name)
+            if pair is not None:
+                found[pair[0].uuid] = pair[0]
+        if regex:
+            found.update(await self._matching(caller, (name, heartbeat.who.member), regex, shown))
+        return found
+
+    async def _matching(
+        self,
+        caller: Principal,
+        key: tuple[GroupName, str],
+        regex: str,
+        shown: Callable[[Topic], str],
+    ) -> Mapping[str, Topic]:
+        now_s = asyncio.get_running_loop().time()
+        known = self._matches.get(key)
+        if known is not None and known.pattern.pattern == regex and now_s < known.until_s:
+            return known.topics
+        pattern = compile_regex(regex)
+        topics = list(readable_topics(self._context, caller))
+        fits = await self._context.work.each(
+            caller.id, topics, lambda topic: pattern.fullmatch(shown(topic)) is not None
+        )
+        found = {topic.uuid: topic for topic, fit in zip(topics, fits, strict=True) if fit}
+        self._matches[key] = _Matches(pattern, now_s + REGEX_S, found)
+        return found
+
+    def _forget_matches(self, name: GroupName, hosted: HostedConsumerGroup) -> None:
+        members = hosted.machine.members
+        for key in [key for key in self._matches if key[0] == name and key[1] not in members]:
+            del self._matches[key]

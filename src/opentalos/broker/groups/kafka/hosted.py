@@ -1,0 +1,325 @@
+"""HostedGroup: one group of Kafka clients at its coordinator, with who waits and who holds what."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, assigned_partitions
+from opentalos.broker.values import Topic
+from opentalos.group.directory import GroupUser
+from opentalos.group.kafka.classic import ClassicGroup
+from opentalos.group.kafka.leases import KafkaLeases, Seat, worker_of
+from opentalos.group.kafka.values import (
+    DescribedGroup,
+    GroupState,
+    JoinOutcome,
+    JoinRequest,
+    MemberId,
+    Proposal,
+    Refusal,
+    SyncOutcome,
+    SyncRequest,
+)
+from opentalos.model.errors import PartitionNotServing, TalosError
+from opentalos.model.identity import Principal
+
+_LOG = logging.getLogger("opentalos.group")
+O = TypeVar("O", JoinOutcome, SyncOutcome)  # noqa: E741
+
+
+class GroupName(NamedTuple):
+    """A group of a tenant, on all its topics."""
+
+    tenant: str
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Holder:
+    """A member: on whose behalf it reads, from where, and which partitions it was given."""
+
+    caller: Principal
+    address: str
+    held: dict[GroupUser, set[int]] = field(default_factory=dict)
+
+    def seen(self, caller: Principal, address: str) -> None:
+        """It called again, perhaps from elsewhere."""
+        self.caller, self.address = caller, address
+
+    def holds(self, user: GroupUser, partition: int) -> bool:
+        """Whether it was given the partition and nobody else since."""
+        return partition in self.held.get(user, ())
+
+    def gained(self, user: GroupUser, partitions: Sequence[int]) -> None:
+        """It was given partitions."""
+        self.held.setdefault(user, set()).update(partitions)
+
+    def lost(self, user: GroupUser, partitions: Sequence[int]) -> None:
+        """Others were given them."""
+        if user in self.held:
+            self.held[user].difference_update(partitions)
+
+
+class Hosted(Protocol):
+    """A group with members, of either protocol."""
+
+    name: GroupName
+    holders: dict[str, Holder]
+    forgotten: bool
+
+    def check_commit(self, who: MemberId, generation: int) -> Refusal | None: ...
+    def seat_of(self, member: str) -> Seat: ...
+    def forget(self) -> None: ...
+    def describe(self) -> DescribedGroup: ...
+    @property
+    def idle(self) -> bool: ...
+    @property
+    def state(self) -> GroupState: ...
+    @property
+    def protocol_type(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+
+
+class Surroundings(Protocol):
+    """What a group needs of its server; ``groups.py`` has it.
+
+    ``topic_user``: the topic of a name and the group on it, if the caller may read it, else None.
+    ``is_elsewhere``: whether a worker id is of a live member of another group. ``spawn``: a task
+    that ends with the server. ``changed``: the group's members may have changed.
+    """
+
+    leases: KafkaLeases
+
+    def topic_user(
+        self, caller: Principal, name: str, topic: str
+    ) -> tuple[Topic, GroupUser] | None: ...
+    def is_elsewhere(self, worker: str, group: Hosted) -> bool: ...
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
+    def changed(self, group: Hosted) -> None: ...
+
+
+class HostedGroup:
+    """Drives the state machine of one group: timers, answers, and grants in the rows."""
+
+    def __init__(self, name: GroupName, machine: ClassicGroup, around: Surroundings) -> None:
+        self.name, self.machine = name, machine
+        self._around = around
+        self.holders: dict[str, Holder] = {}  # by member id
+        self.forgotten = False
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._tickets = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    async def join(self, caller: Principal, request: JoinRequest) -> JoinOutcome:
+        """Returns once the generation begins."""
+        joining = Holder(caller, request.host)
+        ticket, answer = self._expect(JoinOutcome)
+        self.machine.join(self._loop.time(), request, ticket)
+        for member in self.machine.members:
+            # New ids appear with the join, also where it replaces a static member.
+            known = self.holders.setdefault(member, joining)
+            if member == request.who.member and known is not joining:
+                known.seen(caller, request.host)
+        self.settle()
+        return await answer
+
+    async def sync(self, request: SyncRequest) -> SyncOutcome:
+        """Returns once the leader's decision was granted."""
+        ticket, answer = self._expect(SyncOutcome)
+        self.machine.sync(self._loop.time(), request, ticket)
+        self.settle()
+        outcome = await answer
+        if outcome.refusal is None and not await self._granted_again(request, outcome):
+            return SyncOutcome(refusal=Refusal.COORDINATOR_NOT_AVAILABLE)
+        return outcome
+
+    def heartbeat(self, who: MemberId, generation: int) -> Refusal | None:
+        """A member is alive."""
+        refusal = self.machine.heartbeat(self._loop.time(), who, generation)
+        self.settle()
+        return refusal
+
+    def leave(self, leaving: Sequence[MemberId]) -> Sequence[Refusal | None]:
+        """Members leave."""
+        outcomes = self.machine.leave(self._loop.time(), leaving)
+        self.settle()
+        return outcomes
+
+    def check_commit(self, who: MemberId, generation: int) -> Refusal | None:
+        """Whether a member may commit; it counts as a heartbeat."""
+        refusal = self.machine.check_commit(self._loop.time(), who, generation)
+        self.settle()
+        return refusal
+
+    def seat_of(self, member: str) -> Seat:
+        """The member as rows know it."""
+        return Seat(
+            worker=worker_of(member),
+            address=self.holders[member].address,
+            may_take=self._may_take,
+        )
+
+    def forget(self) -> None:
+        """Another server coordinates the group: its rows are left alone."""
+        self.forgotten = True
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_exception(PartitionNotServing("the consumer group moved"))
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _expect(self, kind: type[O]) -> "tuple[int, asyncio.Future[O]]":
+        self._tickets += 1
+        answer: asyncio.Future[O] = self._loop.create_future()
+        self._waiting[self._tickets] = answer
+        return self._tickets, answer
+
+    def settle(self) -> None:
+        """Hand out answers, begin grants, release what members leave, set the timer."""
+        events = self.machine.take_events()
+        for ticket, outcome in events.answers:
+            answer = self._waiting.pop(ticket, None)
+            if answer is not None and not answer.done():
+                answer.set_result(outcome)
+        for member in events.removed:
+            holder = self.holders.pop(member, None)
+            if holder is not None and holder.held:
+                release = released(self._around.leases, member, holder.held)
+                self._around.spawn(release, f"release partitions of {member}")
+        if events.proposal is not None:
+            self._around.spawn(self._grant(events.proposal), f"grant to group {self.name.name}")
+        self._around.changed(self)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_s = self.machine.deadline_s()
+        if due_s < math.inf and not self.forgotten:
+            self._timer = self._loop.call_at(due_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        # A timer may fire a little early.
+        self.machine.tick(max(self._loop.time(), self.machine.deadline_s()))
+        self.settle()
+
+    def _may_take(self, owner: str) -> bool:
+        return owner.startswith(worker_of("")) and not self._around.is_elsewhere(owner, self)
+
+    async def _grant(self, proposal: Proposal) -> None:
+        """Give every member its partitions; then, and only then, they are published."""
+        done = False
+        try:
+            await self._assign(proposal.generation, proposal.assignments)
+            done = True
+        except TalosError as error:
+            _LOG.warning(
+                "could not grant generation %d of group %s: %s",
+                proposal.generation,
+                self.name.name,
+                error,
+            )
+        finally:
+            if not self.forgotten:
+                self.machine.granted(self._loop.time(), proposal, done=done)
+                self.settle()
+
+    async def _granted_again(self, request: SyncRequest, outcome: SyncOutcome) -> bool:
+        """A member that returns within a generation may have lost leases, by a reset say."""
+        try:
+            assignment = {request.who.member: outcome.assignment}
+            await self._assign(request.generation, assignment)
+        except TalosError as error:
+            _LOG.warning("could not grant to member %s: %s", request.who.member, error)
+            return False
+        return True
+
+    async def _assign(self, generation: int, assignments: Mapping[str, bytes]) -> None:
+        if self.machine.protocol_type != CONSUMER:
+            return
+        given: set[tuple[str, int]] = set()
+        grants: list[Coroutine[Any, Any, None]] = []
+        for member, assignment in assignments.items():
+            holder = self.holders.get(member)
+            if holder is None:
+                continue
+            for topic_name, partitions in assigned_partitions(assignment).items():
+                found = self._around.topic_user(holder.caller, self.name.name, topic_name)
+                if found is None:
+                    continue
+                topic, user = found
+                # A decision that names a partition twice gives it to the first one.
+                wanted = [
+                    partition
+                    for partition in dict.fromkeys(partitions)
+                    if 0 <= partition < topic.consumer_partitions
+                    and (topic.uuid, partition) not in given
+                ]
+                given.update((topic.uuid, partition) for partition in wanted)
+                grants.append(self._assign_some(generation, member, user, wanted))
+        for outcome in await asyncio.gather(*grants, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _assign_some(
+        self, generation: int, member: str, user: GroupUser, wanted: Sequence[int]
+    ) -> None:
+        def current() -> bool:
+            machine = self.machine
+            alive = member in self.holders and not self.forgotten
+            return alive and machine.generation == generation
+
+        seat = self.seat_of(member)
+        granted = await self._around.leases.assign(user, seat, wanted, current)
+        for other, holder in self.holders.items():
+            if other != member:
+                holder.lost(user, granted)
+        if member in self.holders:
+            self.holders[member].gained(user, granted)
+        elif granted:  # it left meanwhile
+            await released(self._around.leases, member, {user: set(granted)})
+
+    def describe(self) -> DescribedGroup:
+        """As tools see it."""
+        return self.machine.describe()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing has to be remembered."""
+        return self.machine.idle
+
+    @property
+    def state(self) -> GroupState:
+        """Of the group."""
+        return self.machine.state
+
+    @property
+    def protocol_type(self) -> str:
+        """Of its clients."""
+        return self.machine.protocol_type
+
+    @property
+    def type(self) -> str:
+        """Which protocol decides who is a member."""
+        return "classic"
+
+
+async def released(leases: KafkaLeases, member: str, held: Mapping[GroupUser, set[int]]) -> None:
+    """A member is gone, and others may have its partitions."""
+    for user, partitions in held.items():
+        try:
+            await leases.release(user, worker_of(member), sorted(partitions))
+        except TalosError as error:  # its leases expire
+            _LOG.warning("could not release partitions of member %s: %s", member, error)

@@ -1,0 +1,151 @@
+"""KafkaGroupListing: groups as Kafka's tools see them; those of our workers, too."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.groups.consumers import ConsumerService
+from opentalos.broker.groups.group_names import visible_groups
+from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER
+from opentalos.broker.groups.kafka.groups import KafkaGroups
+from opentalos.broker.groups.kafka.scope import (
+    TOPICS_AT_ONCE,
+    check_coordinator,
+    manager_if_allowed,
+    readable_topics,
+)
+from opentalos.catalog.topics.topic import Topic
+from opentalos.group.coordinator import Coordinator
+from opentalos.group.directory import GroupUser
+from opentalos.group.kafka.values import DescribedGroup, GroupState
+from opentalos.model.errors import (
+    ConsumerGroupNotExist,
+    ConsumerGroupWorking,
+    PartitionNotServing,
+)
+from opentalos.model.identity import Principal
+
+CLASSIC = "classic"
+WORKERS = "talos"  # shown as the assignor of groups of our workers
+
+
+class ListedGroup(NamedTuple):
+    """A group as a list shows it."""
+
+    name: str
+    protocol_type: str
+    state: GroupState
+    type: str
+
+
+class ShownWorker(NamedTuple):
+    """A worker of our own protocol as a member."""
+
+    worker: str
+    address: str
+    partitions: Sequence[tuple[Topic, Sequence[int]]]
+
+
+class WorkersGroup(NamedTuple):
+    """A group without members of Kafka's protocol."""
+
+    state: GroupState
+    workers: Sequence[ShownWorker]
+
+
+class KafkaGroupListing:
+    """Lists, describes and deletes the groups that this server coordinates."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        groups: KafkaGroups,
+        coordinator: Coordinator,
+        consumers: ConsumerService,
+    ) -> None:
+        self._context, self._groups = context, groups
+        self._rows, self._leases = coordinator.rows, coordinator.kafka
+        self._consumers = consumers
+
+    async def list(self, caller: Principal) -> Sequence[ListedGroup]:
+        """Groups that the caller may know of. Clients ask every server and join the answers."""
+        found = {
+            name: ListedGroup(name, group.protocol_type, group.state, group.type)
+            for name, group in self._groups.of_tenant(caller.owner_id).items()
+        }
+        topics = readable_topics(self._context, caller)
+        for start in range(0, len(topics), TOPICS_AT_ONCE):
+            some = topics[start : start + TOPICS_AT_ONCE]
+            for listed in await asyncio.gather(*(self._of_topic(caller, t) for t in some)):
+                for name, working in listed.items():
+                    state = GroupState.STABLE if working else GroupState.EMPTY
+                    known = found.get(name)
+                    if known is None or (known.state is GroupState.EMPTY and working):
+                        found[name] = ListedGroup(name, CONSUMER, state, CLASSIC)
+        return [found[name] for name in sorted(found)]
+
+    async def _of_topic(self, caller: Principal, topic: Topic) -> Mapping[str, bool]:
+        """Groups of a topic that are coordinated here, and whether workers are alive in them."""
+        visible = visible_groups(caller, topic, await self._rows.groups(topic.uuid))
+        found: dict[str, bool] = {}
+        for shown, user in visible.items():
+            if self._is_here(user):
+                found[shown] = bool(await self._leases.workers(user, topic.consumer_partitions))
+        return found
+
+    def _is_here(self, user: GroupUser) -> bool:
+        try:
+            self._context.ownership.check_group(user.key.name)
+        except PartitionNotServing:
+            return False
+        return True
+
+    async def describe(self, caller: Principal, group: str) -> DescribedGroup | WorkersGroup | None:
+        """A group; None: unknown, or one that the caller may not see.
+
+        Raises: NotOwner, PartitionNotServing, InvalidName.
+        """
+        check_coordinator(self._context, group)
+        hosted = self._groups.of_tenant(caller.owner_id).get(group)
+        if hosted is not None and hosted.holders:
+            return hosted.describe()
+        exists, workers = False, dict[str, ShownWorker]()
+        for topic in readable_topics(self._context, caller):
+            user = manager_if_allowed(caller, topic, group)
+            held = await self._leases.workers(user, topic.consumer_partitions) if user else None
+            exists = exists or held is not None
+            for worker, (address, partitions) in (held or {}).items():
+                shown = workers.setdefault(worker, ShownWorker(worker, address, ()))
+                more = (*shown.partitions, (topic, partitions))
+                workers[worker] = shown._replace(partitions=more)
+        if not exists:
+            return None
+        state = GroupState.STABLE if workers else GroupState.EMPTY
+        return WorkersGroup(state, list(workers.values()))
+
+    async def delete(self, caller: Principal, group: str) -> None:
+        """Delete a group on every topic of it that the caller may read.
+
+        Raises: ConsumerGroupNotExist; ConsumerGroupWorking: nothing was deleted, or only on the
+            topics before.
+        """
+        check_coordinator(self._context, group)
+        hosted = self._groups.of_tenant(caller.owner_id).get(group)
+        if hosted is not None and hosted.holders:
+            raise ConsumerGroupWorking(f"consumer group {group} has members")
+        found: list[Topic] = []
+        for topic in readable_topics(self._context, caller):
+            user = manager_if_allowed(caller, topic, group)
+            held = await self._leases.workers(user, topic.consumer_partitions) if user else None
+            if held:
+                raise ConsumerGroupWorking(f"consumer group {group} has live workers")
+            if held is not None:
+                found.append(topic)
+        if not found:
+            raise ConsumerGroupNotExist(f"no consumer group {group}")
+        await self._delete(caller, group, found)
+
+    async def _delete(self, caller: Principal, group: str, topics: Iterable[Topic]) -> None:
+        for topic in topics:
+            await self._consumers.delete_group(caller, group, topic.resource)

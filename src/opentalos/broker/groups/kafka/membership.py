@@ -1,0 +1,93 @@
+"""KafkaMembershipService: Kafka clients join, stay in and leave groups."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, subscribed_topics
+from opentalos.broker.groups.kafka.groups import KafkaGroups
+from opentalos.broker.groups.kafka.hosted import GroupName, HostedGroup
+from opentalos.group.kafka.values import (
+    JoinOutcome,
+    JoinRequest,
+    MemberId,
+    Refusal,
+    SyncOutcome,
+    SyncRequest,
+)
+from opentalos.model.identity import Principal
+
+TOPICS_CHECKED_MAX = 1_000  # of one join, for workers that read them
+
+
+class KafkaMembershipService:
+    """Who is a member of which group. A name means a group of the caller's tenant.
+
+    Every call raises NotOwner or PartitionNotServing where another server coordinates the group,
+    and InvalidName.
+    """
+
+    def __init__(self, context: BrokerContext, groups: KafkaGroups) -> None:
+        self._context, self._groups = context, groups
+
+    async def join(self, caller: Principal, group: str, request: JoinRequest) -> JoinOutcome:
+        """Returns once the generation begins. Raises: TooManyConsumers: too many groups."""
+        name = self._groups.name_of(caller, group)
+        if caller.anonymous:
+            return JoinOutcome(refusal=Refusal.GROUP_AUTHORIZATION_FAILED)
+        if await self._has_workers(caller, name, request):
+            return JoinOutcome(
+                refusal=Refusal.INCONSISTENT_GROUP_PROTOCOL, member=request.who.member
+            )
+        hosted = self._groups.find(name)
+        if hosted is None and request.who.member:
+            return JoinOutcome(refusal=Refusal.UNKNOWN_MEMBER_ID, member=request.who.member)
+        if hosted is not None and not isinstance(hosted, HostedGroup):
+            return JoinOutcome(
+                refusal=Refusal.INCONSISTENT_GROUP_PROTOCOL, member=request.who.member
+            )
+        fresh_id = self._groups.fresh_id(request.who.instance or request.client_id)
+        hosted = hosted or self._groups.open(name)
+        return await hosted.join(caller, replace(request, fresh_id=fresh_id))
+
+    async def _has_workers(self, caller: Principal, name: GroupName, request: JoinRequest) -> bool:
+        """Whether workers of our own protocol read a topic under the group's name."""
+        if request.protocol_type != CONSUMER:
+            return False
+        topics = {t for _, data in request.protocols for t in subscribed_topics(data)}
+        for topic_name in sorted(topics)[:TOPICS_CHECKED_MAX]:
+            found = self._groups.topic_user(caller, name.name, topic_name)
+            if found is not None:
+                topic, user = found
+                if await self._groups.leases.workers(user, topic.consumer_partitions):
+                    return True
+        return False
+
+    async def sync(self, caller: Principal, group: str, request: SyncRequest) -> SyncOutcome:
+        """Returns once the leader's decision was granted."""
+        hosted = self._classic(caller, group)
+        if hosted is None:
+            return SyncOutcome(refusal=Refusal.UNKNOWN_MEMBER_ID)
+        return await hosted.sync(request)
+
+    def heartbeat(
+        self, caller: Principal, group: str, who: MemberId, generation: int
+    ) -> Refusal | None:
+        """A member is alive; None: nothing changed."""
+        hosted = self._classic(caller, group)
+        if hosted is None:
+            return Refusal.UNKNOWN_MEMBER_ID
+        return hosted.heartbeat(who, generation)
+
+    def leave(
+        self, caller: Principal, group: str, leaving: Sequence[MemberId]
+    ) -> Sequence[Refusal | None]:
+        """Members leave; an operator names static ones by their instance."""
+        hosted = self._classic(caller, group)
+        if hosted is None:
+            return [Refusal.UNKNOWN_MEMBER_ID] * len(leaving)
+        return hosted.leave(leaving)
+
+    def _classic(self, caller: Principal, group: str) -> HostedGroup | None:
+        hosted = self._groups.find(self._groups.name_of(caller, group))
+        return hosted if isinstance(hosted, HostedGroup) else None

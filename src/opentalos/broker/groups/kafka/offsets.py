@@ -1,0 +1,247 @@
+"""KafkaOffsetService: offsets that Kafka clients commit are the checkpoints of our groups.
+
+Kafka commits the offset of the next message, a checkpoint is the last one processed.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from opentalos.broker.audit.trail import audited
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.groups.consumers import ConsumerService
+from opentalos.broker.groups.group_names import manager_of, user_of
+from opentalos.broker.groups.kafka.groups import KafkaGroups
+from opentalos.broker.groups.kafka.hosted import Hosted
+from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup
+from opentalos.broker.groups.kafka.scope import (
+    TOPICS_AT_ONCE,
+    check_coordinator,
+    manager_if_allowed,
+    readable_topics,
+)
+from opentalos.catalog.topics.topic import Topic
+from opentalos.group.directory import GroupUser
+from opentalos.group.kafka.lease_writes import CommitResult
+from opentalos.group.kafka.leases import NewPosition, Position
+from opentalos.group.kafka.values import MemberId, Refusal
+from opentalos.group.progress import StoredOffset
+from opentalos.model.errors import (
+    ConsumerGroupNotExist,
+    PartitionNotExist,
+    SizeExceeded,
+    TalosError,
+    UnexpectedOffset,
+)
+from opentalos.model.identity import Principal
+
+_REFUSALS: Final = {
+    CommitResult.STORED: None,
+    CommitResult.REVOKED: Refusal.ILLEGAL_GENERATION,
+    CommitResult.OTHERS: Refusal.REBALANCE_IN_PROGRESS,
+    CommitResult.MOVED: Refusal.NOT_COORDINATOR,
+}
+AT_ONCE: Final = 256  # partitions of one call whose rows are written at the same time
+
+
+class OffsetToCommit(NamedTuple):
+    """The offset of the next message that a group reads."""
+
+    topic: Topic
+    partition: int
+    next_offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committer:
+    """Who commits. Without a member id and with generation -1: a client without membership."""
+
+    group: str
+    who: MemberId
+    generation: int
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is no member of a group."""
+        return self.generation < 0 and not self.who.member and self.who.instance is None
+
+
+Outcome = Refusal | TalosError | None  # None: stored
+
+
+class KafkaOffsetService:
+    """Commits and reads positions; only at the group's coordinator.
+
+    Every call raises NotOwner or PartitionNotServing at another server, and InvalidName. The topics
+    of the calls are those that the caller may read.
+    """
+
+    def __init__(
+        self, context: BrokerContext, groups: KafkaGroups, consumers: ConsumerService
+    ) -> None:
+        self._context, self._groups, self._consumers = context, groups, consumers
+        self._leases = groups.leases
+        self._audit = context.audit
+
+    async def commit(
+        self, caller: Principal, committer: Committer, offsets: Sequence[OffsetToCommit]
+    ) -> Sequence[Outcome]:
+        """Store positions, each by itself; the outcome of each, in order."""
+        hosted = self._groups.find(self._groups.name_of(caller, committer.group))
+        refusal = _refusal(hosted, committer)
+        if refusal is not None:
+            return [refusal] * len(offsets)
+        outcomes: list[Outcome] = []
+        for start in range(0, len(offsets), AT_ONCE):
+            outcomes += await asyncio.gather(
+                *(
+                    self._commit(caller, hosted, committer, offset)
+                    for offset in offsets[start : start + AT_ONCE]
+                )
+            )
+        return outcomes
+
+    async def _commit(
+        self,
+        caller: Principal,
+        hosted: Hosted | None,
+        committer: Committer,
+        offset: OffsetToCommit,
+    ) -> Outcome:
+        try:
+            user = user_of(caller, offset.topic, committer.group)
+            position = await self._position(offset)
+            if committer.alone or hosted is None:
+                return await self._commit_alone(caller, committer.group, user, position)
+            member = committer.who.member
+            holder = hosted.holders.get(member)
+            if holder is None:
+                return Refusal.UNKNOWN_MEMBER_ID
+            held = holder.holds(user, position.partition)
+            seat = hosted.seat_of(member)
+            result = await self._leases.commit(user, seat, _with(position, held))
+            if result is CommitResult.STORED and not held:
+                holder.gained(user, [position.partition])
+        except TalosError as error:
+            return error
+        return _REFUSALS[result]
+
+    async def _position(self, offset: OffsetToCommit) -> NewPosition:
+        check_partition(offset.topic, offset.partition)
+        most = self._context.config.kafka_group.offset_metadata_bytes_max
+        if len(offset.metadata.encode()) > most:
+            raise SizeExceeded(f"the metadata of an offset has at most {most} bytes")
+        if offset.next_offset < 0:
+            raise UnexpectedOffset(f"offset {offset.next_offset} is negative")
+        end = await self._consumers.ends.above(
+            offset.topic, offset.partition, offset.next_offset - 1
+        )
+        return NewPosition(
+            partition=offset.partition,
+            next_offset=offset.next_offset,
+            log_end=end.next_offset,
+            epoch=end.epoch,
+            metadata=offset.metadata,
+        )
+
+    async def _commit_alone(
+        self, caller: Principal, group: str, user: GroupUser, position: NewPosition
+    ) -> Outcome:
+        result = await self._leases.commit_alone(user, position)
+        # As for a member that is not known: the client must not take it for a rebalance.
+        return Refusal.UNKNOWN_MEMBER_ID if result is CommitResult.OTHERS else _REFUSALS[result]
+
+    async def fetch(
+        self, caller: Principal, group: str, topic: Topic, *, report: bool
+    ) -> Mapping[int, Position]:
+        """Every position of a group on a topic, by partition.
+
+        ``report``: a member asks where to start, so one outside the log is an event (promise I6).
+        The group may be written TENANT/NAME by whoever may change the topic.
+        """
+        check_coordinator(self._context, group)
+        user = manager_of(self._context, caller, topic, group)
+        found = await self._leases.positions(user)
+        if report:
+            shown = f"{user.tenant}/{user.key.name}"
+            for partition, position in found.items():
+                stored = StoredOffset(position.checkpoint, position.epoch)
+                await self._consumers.positions.check(topic, partition, shown, stored)
+        return found
+
+    def check_epoch(
+        self, caller: Principal, group: str, member: str | None, epoch: int
+    ) -> Refusal | None:
+        """Whether a member that says which epoch it is in may know where to start."""
+        check_coordinator(self._context, group)
+        hosted = self._groups.of_tenant(caller.owner_id).get(group)
+        if member is None or epoch < 0 or not isinstance(hosted, HostedConsumerGroup):
+            return None
+        return hosted.check_commit(MemberId(member), epoch)
+
+    async def fetch_all(
+        self, caller: Principal, group: str
+    ) -> Sequence[tuple[Topic, Mapping[int, Position]]]:
+        """Every position of a group, on those of its topics that the caller may read."""
+        check_coordinator(self._context, group)
+        topics = readable_topics(self._context, caller)
+        found: list[tuple[Topic, Mapping[int, Position]]] = []
+        for start in range(0, len(topics), TOPICS_AT_ONCE):
+            some = topics[start : start + TOPICS_AT_ONCE]
+            reads = [self._positions(caller, topic, group) for topic in some]
+            pairs = zip(some, await asyncio.gather(*reads), strict=True)
+            found += [(topic, positions) for topic, positions in pairs if positions]
+        return found
+
+    async def _positions(
+        self, caller: Principal, topic: Topic, group: str
+    ) -> Mapping[int, Position]:
+        user = manager_if_allowed(caller, topic, group)
+        return await self._leases.positions(user) if user is not None else {}
+
+    @audited("delete an offset", "topic.resource", "group", "partition")
+    async def delete(self, caller: Principal, group: str, topic: Topic, partition: int) -> Outcome:
+        """Forget a position while nobody works in the group on the topic.
+
+        Raises: ConsumerGroupNotExist.
+        """
+        check_coordinator(self._context, group)
+        user = manager_of(self._context, caller, topic, group)
+        check_partition(topic, partition)
+        if not await self._leases.positions(user):
+            raise ConsumerGroupNotExist(f"no consumer group {group} on topic {topic.name}")
+        result = await self._leases.clear(user, partition)
+        if result is CommitResult.OTHERS:
+            return Refusal.GROUP_SUBSCRIBED_TO_TOPIC
+        return _REFUSALS[result]
+
+
+def _refusal(hosted: Hosted | None, committer: Committer) -> Refusal | None:
+    if committer.alone:
+        occupied = hosted is not None and bool(hosted.holders)
+        return Refusal.UNKNOWN_MEMBER_ID if occupied else None
+    if hosted is None:  # its coordinator restarted, or the member's session ended
+        return Refusal.UNKNOWN_MEMBER_ID
+    return hosted.check_commit(committer.who, committer.generation)
+
+
+def _with(position: NewPosition, held: bool) -> NewPosition:
+    return NewPosition(
+        partition=position.partition,
+        next_offset=position.next_offset,
+        log_end=position.log_end,
+        epoch=position.epoch,
+        metadata=position.metadata,
+        held=held,
+    )
+
+
+def check_partition(topic: Topic, partition: int) -> None:
+    """Raises: PartitionNotExist."""
+    if not 0 <= partition < topic.consumer_partitions:
+        raise PartitionNotExist(
+            f"topic {topic.name} has {topic.consumer_partitions} partitions, none is {partition}",
+            ((topic.owner, topic.name, topic),),
+        )

@@ -1,0 +1,23 @@
+"""KafkaGroupServices: what the gateway of Kafka clients calls about groups."""
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.groups.consumers import ConsumerService
+from opentalos.broker.groups.kafka.consumer_membership import KafkaConsumerService
+from opentalos.broker.groups.kafka.groups import KafkaGroups
+from opentalos.broker.groups.kafka.listing import KafkaGroupListing
+from opentalos.broker.groups.kafka.membership import KafkaMembershipService
+from opentalos.broker.groups.kafka.offsets import KafkaOffsetService
+from opentalos.group.coordinator import Coordinator
+
+
+class KafkaGroupServices:
+    """Each attribute is one service; ``groups`` ends with the server."""
+
+    def __init__(
+        self, context: BrokerContext, coordinator: Coordinator, consumers: ConsumerService
+    ) -> None:
+        self.groups = KafkaGroups(context, coordinator)
+        self.members = KafkaMembershipService(context, self.groups)
+        self.consumers = KafkaConsumerService(context, self.groups)
+        self.offsets = KafkaOffsetService(context, self.groups, consumers)
+        self.listing = KafkaGroupListing(context, self.groups, coordinator, consumers)

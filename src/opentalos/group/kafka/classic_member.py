@@ -1,0 +1,96 @@
+"""Values of ``ClassicGroup``: a member, answers to those that wait, and what else happened."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from opentalos.group.kafka.values import JoinOutcome, JoinRequest, MemberId, Proposal, SyncOutcome
+
+Ticket = int  # of a caller that waits for its answer
+
+
+class Answer(NamedTuple):
+    """The answer to a caller that waits."""
+
+    ticket: Ticket
+    outcome: JoinOutcome | SyncOutcome
+
+
+@dataclass(slots=True)
+class Events:
+    """What happened: answers, ids that are members no more, and a decision to be granted."""
+
+    answers: list[Answer] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    proposal: Proposal | None = None
+
+    def propose(self, proposal: Proposal | None) -> None:
+        """A leader decided, or its decision was withdrawn before anybody took it."""
+        self.proposal = proposal
+
+
+@dataclass(slots=True, eq=False)
+class ClassicMember:
+    """A member, and what of it waits for an answer."""
+
+    who: MemberId
+    client_id: str
+    host: str
+    session_s: float
+    rebalance_s: float
+    protocols: Mapping[str, bytes]
+    expires_s: float = math.inf
+    assignment: bytes = b""
+    joining: Ticket | None = None
+    syncing: Ticket | None = None
+    synced: bool = True  # has asked for the assignment of the generation
+
+    @property
+    def waits(self) -> bool:
+        """It cannot send heartbeats meanwhile; its wait is bounded."""
+        return self.joining is not None or self.syncing is not None
+
+    def revive(self, now_s: float) -> None:
+        """It gave a sign of life."""
+        self.expires_s = now_s + self.session_s
+
+    def update(self, request: JoinRequest, rebalance_s: float) -> None:
+        """Take over what it said when it joined again."""
+        self.client_id, self.host = request.client_id, request.host
+        self.session_s, self.rebalance_s = request.session_s, rebalance_s
+        self.protocols = dict(request.protocols)
+
+    def rename(self, member_id: str) -> None:
+        """A static member has a new id."""
+        self.who = MemberId(member_id, self.who.instance)
+
+    def await_join(self, ticket: Ticket) -> None:
+        """It waits for the next generation."""
+        self.joining = ticket
+
+    def take_join(self) -> Ticket:
+        """It waits no more."""
+        assert self.joining is not None
+        ticket, self.joining = self.joining, None
+        return ticket
+
+    def await_sync(self, ticket: Ticket) -> None:
+        """It waits for the leader's decision."""
+        self.syncing = ticket
+
+    def take_sync(self) -> Ticket:
+        """It waits no more."""
+        assert self.syncing is not None
+        ticket, self.syncing = self.syncing, None
+        return ticket
+
+    def expect_sync(self, expected: bool) -> None:
+        """Whether it has still to ask for its assignment; one of before is void."""
+        self.synced = not expected
+        if expected:
+            self.assignment = b""
+
+    def assign(self, assignment: bytes) -> None:
+        """What the leader decided for it."""
+        self.assignment = assignment
