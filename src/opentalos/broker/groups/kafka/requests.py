@@ -1,0 +1,29 @@
+"""Values of groups of Kafka clients that gateways make and read."""
+
+from opentalos.group.kafka.assignors import TopicPart
+from opentalos.group.kafka.consumer_member import ConsumerAnswer, ConsumerHeartbeat, Parts
+from opentalos.group.kafka.leases import Position
+from opentalos.group.kafka.values import (
+    GroupState,
+    JoinOutcome,
+    JoinRequest,
+    MemberId,
+    Refusal,
+    SyncOutcome,
+    SyncRequest,
+)
+
+__all__ = [
+    "ConsumerAnswer",
+    "ConsumerHeartbeat",
+    "GroupState",
+    "JoinOutcome",
+    "JoinRequest",
+    "MemberId",
+    "Parts",
+    "Position",
+    "Refusal",
+    "SyncOutcome",
+    "SyncRequest",
+    "TopicPart",
+]

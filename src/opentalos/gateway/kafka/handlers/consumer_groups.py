@@ -1,0 +1,161 @@
+"""Groups whose assignments the server decides: ConsumerGroupHeartbeat, ConsumerGroupDescribe.
+
+Source: Apache Kafka 4.3, protocol guide; KIP-848.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup
+from opentalos.broker.groups.kafka.requests import (
+    ConsumerHeartbeat,
+    MemberId,
+    Parts,
+    TopicPart,
+)
+from opentalos.gateway.kafka.call import KafkaCall
+from opentalos.gateway.kafka.gateway import Services
+from opentalos.gateway.kafka.handlers.group_errors import group_code, outcome_code
+from opentalos.gateway.kafka.names import name_of
+from opentalos.model.errors import TalosError
+from opentalos.wire.kafka._generated import (
+    consumer_group_describe_response as described,
+)
+from opentalos.wire.kafka._generated.consumer_group_describe_request import (
+    ConsumerGroupDescribeRequest,
+)
+from opentalos.wire.kafka._generated.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+)
+from opentalos.wire.kafka._generated.consumer_group_heartbeat_response import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from opentalos.wire.kafka.errors import ErrorCode
+
+_CONSUMER_MEMBER: Final = 1  # the type of a member of this protocol
+
+
+async def heartbeat(services: Services, call: KafkaCall) -> ConsumerGroupHeartbeatResponse:
+    """A member joins, stays or leaves, and learns what it may read."""
+    request: ConsumerGroupHeartbeatRequest = call.request
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    asked = ConsumerHeartbeat(
+        who=MemberId(request.member_id, request.instance_id),
+        epoch=request.member_epoch,
+        client_id=call.header.client_id or "",
+        host=call.session.peer,
+        rack=request.rack_id,
+        rebalance_s=None
+        if request.rebalance_timeout_ms < 0
+        else request.rebalance_timeout_ms / 1000,
+        names=None if names is None else tuple(names),
+        regex=regex,
+        assignor=request.server_assignor,
+        owned=None
+        if request.topic_partitions is None
+        else frozenset(
+            TopicPart(each.topic_id.hex(), partition)
+            for each in request.topic_partitions
+            for partition in each.partitions
+        ),
+    )
+    service = services.broker.kafka_groups.consumers
+    try:
+        found = await service.heartbeat(
+            call.caller,
+            request.group_id,
+            asked,
+            lambda topic: name_of(services, call.caller, topic),
+        )
+    except TalosError as error:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=group_code(error), error_message=str(error), member_id=request.member_id
+        )
+    interval_s = services.broker.context.config.kafka_group.heartbeat_s
+    return ConsumerGroupHeartbeatResponse(
+        error_code=outcome_code(found.refusal),
+        error_message=found.text or None,
+        member_id=found.member or request.member_id,
+        member_epoch=found.epoch,
+        heartbeat_interval_ms=round(interval_s * 1000),
+        assignment=None
+        if found.assignment is None
+        else Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=bytes.fromhex(uuid), partitions=partitions)
+                for uuid, partitions in _by_topic(found.assignment)
+            ]
+        ),
+    )
+
+
+def _by_topic(parts: Iterable[TopicPart]) -> Iterable[tuple[str, list[int]]]:
+    found: dict[str, list[int]] = {}
+    for uuid, partition in sorted(parts):
+        found.setdefault(uuid, []).append(partition)
+    return found.items()
+
+
+async def describe(services: Services, call: KafkaCall) -> described.ConsumerGroupDescribeResponse:
+    """Members of groups, what they read, and what they will read."""
+    request: ConsumerGroupDescribeRequest = call.request
+    groups = [_described(services, call, group) for group in request.group_ids]
+    return described.ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _described(services: Services, call: KafkaCall, group: str) -> described.DescribedGroup:
+    groups = services.broker.kafka_groups.groups
+    try:
+        hosted = groups.find(groups.name_of(call.caller, group))
+    except TalosError as error:
+        return described.DescribedGroup(group_id=group, error_code=group_code(error))
+    if not isinstance(hosted, HostedConsumerGroup):
+        return described.DescribedGroup(
+            group_id=group,
+            error_code=int(ErrorCode.GROUP_ID_NOT_FOUND),
+            error_message=f"no consumer group {group} whose assignments the server decides",
+        )
+    machine = hosted.machine
+    members = [
+        described.Member(
+            member_id=name,
+            instance_id=member.who.instance,
+            rack_id=member.rack,
+            member_epoch=member.epoch,
+            client_id=member.client_id,
+            client_host=member.host,
+            subscribed_topic_names=list(member.names),
+            subscribed_topic_regex=member.regex,
+            assignment=_assignment(services, call, hosted, member.assigned),
+            target_assignment=_assignment(
+                services, call, hosted, machine.target.get(name, frozenset())
+            ),
+            member_type=_CONSUMER_MEMBER,
+        )
+        for name, member in machine.members.items()
+    ]
+    return described.DescribedGroup(
+        group_id=group,
+        group_state=hosted.state.value,
+        group_epoch=machine.epoch,
+        assignment_epoch=machine.target_epoch,
+        assignor_name=machine.assignor,
+        members=members,
+    )
+
+
+def _assignment(
+    services: Services, call: KafkaCall, hosted: HostedConsumerGroup, parts: Parts
+) -> described.Assignment:
+    listed = [
+        described.TopicPartitions(
+            topic_id=bytes.fromhex(uuid),
+            topic_name=name_of(services, call.caller, hosted.topics[uuid]),
+            partitions=partitions,
+        )
+        for uuid, partitions in _by_topic(parts)
+        if uuid in hosted.topics
+    ]
+    return described.Assignment(topic_partitions=listed)

@@ -1,0 +1,136 @@
+"""Membership of groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+Source: Apache Kafka 4.3, protocol guide.
+"""
+
+from typing import Final
+
+from opentalos.broker.groups.kafka.offsets import Outcome
+from opentalos.broker.groups.kafka.requests import JoinRequest, MemberId, SyncRequest
+from opentalos.gateway.kafka.call import KafkaCall
+from opentalos.gateway.kafka.gateway import Services
+from opentalos.gateway.kafka.handlers.group_errors import group_code, outcome_code
+from opentalos.model.errors import TalosError
+from opentalos.wire.kafka._generated.heartbeat_request import HeartbeatRequest
+from opentalos.wire.kafka._generated.heartbeat_response import HeartbeatResponse
+from opentalos.wire.kafka._generated.join_group_request import JoinGroupRequest
+from opentalos.wire.kafka._generated.join_group_response import (
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from opentalos.wire.kafka._generated.leave_group_request import LeaveGroupRequest
+from opentalos.wire.kafka._generated.leave_group_response import LeaveGroupResponse, MemberResponse
+from opentalos.wire.kafka._generated.sync_group_request import SyncGroupRequest
+from opentalos.wire.kafka._generated.sync_group_response import SyncGroupResponse
+
+IDS_FIRST: Final = 4  # from this version of JoinGroup on a new member gets its id first
+NO_NAME_ALLOWED: Final = 7  # from this version on a protocol's name may be null
+SKIPS: Final = 9  # from this version on a leader understands that it must not decide
+SEVERAL_LEAVE: Final = 3  # from this version of LeaveGroup on
+
+
+async def join(services: Services, call: KafkaCall) -> JoinGroupResponse:
+    """A member joins; answered once the generation begins."""
+    request: JoinGroupRequest = call.request
+    no_name = None if call.version >= NO_NAME_ALLOWED else ""
+    rebalance_ms = request.rebalance_timeout_ms
+    asked = JoinRequest(
+        who=MemberId(request.member_id, request.group_instance_id),
+        client_id=call.header.client_id or "",
+        host=call.session.peer,
+        session_s=request.session_timeout_ms / 1000,
+        rebalance_s=(rebalance_ms if rebalance_ms >= 0 else request.session_timeout_ms) / 1000,
+        protocol_type=request.protocol_type,
+        protocols=tuple((each.name, each.metadata) for each in request.protocols),
+        fresh_id="",
+        ids_required=call.version >= IDS_FIRST,
+        skips=call.version >= SKIPS,
+    )
+    try:
+        found = await services.broker.kafka_groups.members.join(
+            call.caller, request.group_id, asked
+        )
+    except TalosError as error:
+        return JoinGroupResponse(
+            error_code=group_code(error), protocol_name=no_name, member_id=request.member_id
+        )
+    return JoinGroupResponse(
+        error_code=outcome_code(found.refusal),
+        generation_id=found.generation,
+        protocol_type=found.protocol_type,
+        protocol_name=no_name if found.protocol is None else found.protocol,
+        leader=found.leader,
+        skip_assignment=found.skip_assignment,
+        member_id=found.member,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.who.member,
+                group_instance_id=member.who.instance,
+                metadata=member.metadata,
+            )
+            for member in found.members
+        ],
+    )
+
+
+async def sync(services: Services, call: KafkaCall) -> SyncGroupResponse:
+    """A member gets its assignment; answered once the leader has decided."""
+    request: SyncGroupRequest = call.request
+    asked = SyncRequest(
+        who=MemberId(request.member_id, request.group_instance_id),
+        generation=request.generation_id,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+        assignments={each.member_id: each.assignment for each in request.assignments},
+    )
+    try:
+        found = await services.broker.kafka_groups.members.sync(
+            call.caller, request.group_id, asked
+        )
+    except TalosError as error:
+        return SyncGroupResponse(error_code=group_code(error))
+    return SyncGroupResponse(
+        error_code=outcome_code(found.refusal),
+        protocol_type=found.protocol_type,
+        protocol_name=found.protocol,
+        assignment=found.assignment,
+    )
+
+
+def heartbeat(services: Services, call: KafkaCall) -> None:
+    """A member is alive."""
+    request: HeartbeatRequest = call.request
+    who = MemberId(request.member_id, request.group_instance_id)
+    members = services.broker.kafka_groups.members
+    try:
+        refusal = members.heartbeat(call.caller, request.group_id, who, request.generation_id)
+        code = outcome_code(refusal)
+    except TalosError as error:
+        code = group_code(error)
+    call.answer(HeartbeatResponse(error_code=code))
+
+
+def leave(services: Services, call: KafkaCall) -> None:
+    """Members leave."""
+    request: LeaveGroupRequest = call.request
+    several = call.version >= SEVERAL_LEAVE
+    leaving = [MemberId(each.member_id, each.group_instance_id) for each in request.members]
+    if not several:
+        leaving = [MemberId(request.member_id)]
+    members = services.broker.kafka_groups.members
+    outcomes: list[Outcome]
+    try:
+        outcomes = list(members.leave(call.caller, request.group_id, leaving))
+    except TalosError as error:
+        call.answer(LeaveGroupResponse(error_code=group_code(error)))
+        return
+    if not several:
+        call.answer(LeaveGroupResponse(error_code=outcome_code(outcomes[0])))
+        return
+    answers = [
+        MemberResponse(
+            member_id=who.member, group_instance_id=who.instance, error_code=outcome_code(outcome)
+        )
+        for who, outcome in zip(leaving, outcomes, strict=True)
+    ]
+    call.answer(LeaveGroupResponse(members=answers))
