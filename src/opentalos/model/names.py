@@ -16,6 +16,8 @@ METRICS_TOPIC = (
 USAGE_TOPIC = "__usage"  # storage use of tenants: wire/metrics/usage.py
 AUDIT_TOPIC = "__audit"  # who changed what: wire/metrics/audit_event.py
 SYSTEM_TOPICS = (METRICS_TOPIC, USAGE_TOPIC, AUDIT_TOPIC)
+GROUP_NAME_CHARS_MAX = 200
+_GROUP_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,199}")
 _NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?")
 
 
@@ -30,6 +32,20 @@ def check_name(name: str, what: str = "topic name") -> str:
             f"invalid {what} {shown_value(name)}: use 1 to {NAME_CHARS_MAX} ASCII letters, digits, "
             "_ and -, "
             "starting with a letter or digit and not ending with _"
+        )
+    return name
+
+
+def check_group_name(name: str) -> str:
+    """Return ``name`` if it may name a consumer group: wider than ``check_name``, as Kafka clients
+    name groups after packages and applications.
+
+    Raises: InvalidName: 1 to 200 of ``[a-zA-Z0-9._-]``, not starting with ``.`` or ``-``.
+    """
+    if not _GROUP_NAME.fullmatch(name):
+        raise InvalidName(
+            f"invalid consumer group {shown_value(name)}: use 1 to {GROUP_NAME_CHARS_MAX} ASCII "
+            "letters, digits, _, - and ., not starting with - or ."
         )
     return name
 

@@ -9,7 +9,7 @@ from opentalos.group.directory import GroupUser
 from opentalos.group.row_format import SEPARATOR, GroupKey, GroupRow
 from opentalos.model.errors import ConsumerGroupNotExist
 from opentalos.model.identity import Permission, Principal
-from opentalos.model.names import check_name
+from opentalos.model.names import check_group_name
 
 _TENANT_CHARS_MAX = 128  # as of every id
 
@@ -29,7 +29,7 @@ def plain_name(group: str) -> str:
 
 def user_of(caller: Principal, topic: Topic, group: str) -> GroupUser:
     """The caller as a user of a group; service administrators use those of the topic's owner."""
-    key = GroupKey(topic.uuid, check_name(group, "consumer group"))
+    key = GroupKey(topic.uuid, check_group_name(group))
     return GroupUser(key, viewer_of(caller, topic), topic.owner)
 
 

@@ -15,7 +15,7 @@ from opentalos.group.row_format import NO_CHECKPOINT
 from opentalos.model.errors import ConsumerGroupNotExist, PartitionNotServing, TalosError
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import OffsetRange
-from opentalos.model.names import check_name
+from opentalos.model.names import check_group_name
 
 _NOBODY = Progress("", "", NO_CHECKPOINT)
 
@@ -52,7 +52,7 @@ class MetricService:
         name = plain_name(group)
         self._context.ownership.check_group(name)
         topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
-        check_name(name, "consumer group")
+        check_group_name(name)
         visible = await self._visible(caller, topic)
         user = visible.get(shown_name(caller, topic, group))
         if user is None:

@@ -17,7 +17,7 @@ from opentalos.group.kafka.consumer import ConsumerGroup
 from opentalos.group.kafka.leases import worker_of
 from opentalos.model.errors import PartitionNotServing, TalosError, TooManyConsumers
 from opentalos.model.identity import Permission, Principal
-from opentalos.model.names import check_name
+from opentalos.model.names import check_group_name
 
 _LOG = logging.getLogger("opentalos.group")
 # A group's first epoch is below. librdkafka takes the first byte of an epoch, which must be zero,
@@ -44,7 +44,7 @@ class KafkaGroups:
 
         Raises: InvalidName; NotOwner: at another server; PartitionNotServing: this one stops.
         """
-        check_name(group, "consumer group")
+        check_group_name(group)
         self._context.ownership.check_group(group)
         if self._stopping:
             raise PartitionNotServing("this server stops")

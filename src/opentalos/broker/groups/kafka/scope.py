@@ -10,7 +10,7 @@ from opentalos.catalog.topics.topic import Topic
 from opentalos.group.directory import GroupUser
 from opentalos.group.row_format import SEPARATOR
 from opentalos.model.identity import Permission, Principal
-from opentalos.model.names import check_name
+from opentalos.model.names import check_group_name
 
 TOPICS_AT_ONCE: Final = 32  # whose rows are read at the same time for one call
 
@@ -18,7 +18,7 @@ TOPICS_AT_ONCE: Final = 32  # whose rows are read at the same time for one call
 def check_coordinator(context: BrokerContext, group: str) -> None:
     """Raises: InvalidName; NotOwner, PartitionNotServing: another server coordinates the group."""
     name = plain_name(group)
-    check_name(name, "consumer group")
+    check_group_name(name)
     context.ownership.check_group(name)
 
 
