@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.e2e.kafka.clients import kafka_address
+from tests.e2e.rest.client import authorization
 from tests.kafka_wire import KafkaWire
 from tests.raw_client import connection_to
 from tests.server_process import ServerProcess
@@ -13,7 +14,7 @@ from opentalos.wire.kafka.apis import ApiKey
 def page(server: ServerProcess) -> str:
     connection = connection_to(server.port, None)
     try:
-        connection.request("GET", "/metrics")
+        connection.request("GET", "/metrics", headers=authorization())
         return connection.getresponse().read().decode()
     finally:
         connection.close()
