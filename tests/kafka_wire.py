@@ -64,7 +64,7 @@ class KafkaWire:
                 pass
         return True
 
-    async def call(self, key: ApiKey, version: int, **fields: Any) -> Any:
+    async def call(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
         """The response to a request of these fields."""
         return await self.ask(key, version, api_of(key).request(**fields))
 

@@ -60,6 +60,14 @@ class Cursor:
         return count
 
 
+class EncodedItems(NamedTuple):
+    """Takes the place of an array whose items were encoded before, in the same version: many items
+    take long, so who has them encodes them in pieces."""
+
+    items: int
+    data: bytes | bytearray
+
+
 # --- reading ----------------------------------------------------------------------------------
 
 
@@ -274,9 +282,13 @@ def _sized_writer(name: str, compact: bool) -> Write:
 def _array_writer(item: Write, compact: bool) -> Write:
     write_length = _write_length if compact else _write_int32
 
-    def write(out: bytearray, value: list[Any] | None) -> None:
+    def write(out: bytearray, value: "list[Any] | EncodedItems | None") -> None:
         if value is None:
             write_length(out, -1)
+            return
+        if type(value) is EncodedItems:
+            write_length(out, value.items)
+            out += value.data
             return
         write_length(out, len(value))
         for each in value:

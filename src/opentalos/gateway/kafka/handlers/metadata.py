@@ -5,6 +5,7 @@ that has the partition open knows, and clients must not compare numbers of diffe
 """
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 from opentalos.broker.values import NewTopic, Topic
 from opentalos.gateway.kafka.call import KafkaCall
@@ -31,9 +32,11 @@ from opentalos.wire.kafka._generated.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from opentalos.wire.kafka.codec import EncodedItems, encode
 from opentalos.wire.kafka.errors import ErrorCode
 
 UNKNOWN_LEADER = -1
+PIECE = 128  # topics and partitions, which take 1 ms
 PARTITIONS_MAX = 2_000  # in one answer to DescribeTopicPartitions
 # Bits of Kafka's operations on a topic. Source: AclOperation of Apache Kafka 4.3.
 _READ, _WRITE, _DELETE, _ALTER, _DESCRIBE = 1 << 3, 1 << 4, 1 << 6, 1 << 7, 1 << 8
@@ -44,19 +47,16 @@ async def handle(services: Services, call: KafkaCall) -> MetadataResponse:
     """Servers, and the topics that are asked for; null, or in version 0 none: all topics."""
     request: MetadataRequest = call.request
     wanted = request.topics
+    topics = _Topics(services, call)
     if wanted is None or (call.version == 0 and not wanted):
-        usable = services.broker.overview.usable_topics(call.caller)
-        work = services.broker.work
-        topics = await work.each(
-            call.caller.id, usable, lambda topic: _listed(services, call, topic)
-        )
+        for topic in services.broker.overview.usable_topics(call.caller):
+            await topics.add(_listed(services, call, topic))
     else:
-        topics = [
-            await _by_id(services, call, item.topic_id)
-            if item.name is None
-            else await _by_name(services, call, item.name)
-            for item in {(item.topic_id, item.name): item for item in wanted}.values()
-        ]
+        for item in {(item.topic_id, item.name): item for item in wanted}.values():
+            if item.name is None:
+                await topics.add(_by_id(services, call, item.topic_id))
+            else:
+                await topics.add(await _by_name(services, call, item.name))
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.number, host=node.host, port=node.port)
@@ -64,18 +64,47 @@ async def handle(services: Services, call: KafkaCall) -> MetadataResponse:
         ],
         cluster_id=services.cluster,
         controller_id=this_node(services),
-        topics=topics,
+        topics=cast(Any, topics.encoded),
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(call.caller)
     return response
 
 
+class _Topics:
+    """Topics of an answer, encoded in pieces: there may be very many partitions."""
+
+    def __init__(self, services: Services, call: KafkaCall) -> None:
+        self._work, self._version = services.broker.work, call.version
+        self._count = self._left = 0
+        self._out = bytearray()
+
+    @property
+    def encoded(self) -> EncodedItems:
+        """All of them."""
+        return EncodedItems(self._count, self._out)
+
+    async def add(self, topic: MetadataResponseTopic) -> None:
+        """Append a topic."""
+        partitions, out = topic.partitions, bytearray()
+        for start in range(0, max(1, len(partitions)), PIECE):
+            piece = partitions[start : start + PIECE]
+            for partition in piece:
+                encode(partition, self._version, out)
+            self._left -= 1 + len(piece)
+            if self._left < 0:
+                self._left = PIECE
+                await self._work.pause()
+        topic.partitions = cast(Any, EncodedItems(len(partitions), out))
+        encode(topic, self._version, self._out)
+        self._count += 1
+
+
 def _listed(services: Services, call: KafkaCall, topic: Topic) -> MetadataResponseTopic:
     return _described(services, call, topic, name_of(services, call.caller, topic))
 
 
-async def _by_id(services: Services, call: KafkaCall, topic_id: bytes) -> MetadataResponseTopic:
+def _by_id(services: Services, call: KafkaCall, topic_id: bytes) -> MetadataResponseTopic:
     overview = services.broker.overview
     try:
         topic = overview.usable_topic_of_uuid(call.caller, topic_id.hex())
