@@ -109,6 +109,8 @@ async def test_messages_of_another_form_end_the_connection(server: ServerProcess
         assert (await wire.sasl(b"")).error_code == 34
         assert await wire.ended()
     async with KafkaWire(kafka_address(server)) as wire:
+        old = await wire.call(ApiKey.SASL_HANDSHAKE, 0, mechanism="PLAIN")
+        assert old.error_code == 35
         chosen = await wire.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="GSSAPI")
         assert (chosen.error_code, chosen.mechanisms) == (33, list(MECHANISMS))
         await wire.send(bytes.fromhex("0000000d0003000100000001ffff000000"))

@@ -30,8 +30,14 @@ class Exchange:
 
 
 async def handshake(services: Services, call: KafkaCall) -> SaslHandshakeResponse:
-    """The client names a mechanism; the answer says which there are."""
+    """The client names a mechanism; the answer says which there are.
+
+    After version 0 the client would send bytes that are no request, so that one is refused.
+    """
     name, names = str(call.request.mechanism), services.mechanisms.names
+    if call.version == 0:
+        code = int(ErrorCode.UNSUPPORTED_VERSION)
+        return SaslHandshakeResponse(error_code=code, mechanisms=names)
     if name not in names:
         code = int(ErrorCode.UNSUPPORTED_SASL_MECHANISM)
         return SaslHandshakeResponse(error_code=code, mechanisms=names)
