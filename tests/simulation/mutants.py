@@ -306,10 +306,10 @@ def take_repetitions_of_forgotten_producers(patch: pytest.MonkeyPatch) -> None:
 def _take_whatever_is_unknown(patch: pytest.MonkeyPatch) -> None:
     real = ProducerTable.check
 
-    def check(self: ProducerTable, principal: int, stamp: ProducerStamp, messages: int) -> Any:
+    def check(self: ProducerTable, principal: int, stamp: ProducerStamp, *block: int) -> Any:
         forgot = self.forgotten or self.share(principal).forgotten
         unknown = forgot and self.find(principal, stamp.producer_id) is None
-        return None if unknown else real(self, principal, stamp, messages)
+        return None if unknown else real(self, principal, stamp, *block)
 
     patch.setattr(ProducerTable, "check", check)
 

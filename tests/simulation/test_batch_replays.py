@@ -17,11 +17,13 @@ def forget_the_epoch_of_a_batch(patch: pytest.MonkeyPatch) -> None:
     """What an attempt of an older batch sends is taken as that of a new one."""
     real = ProducerTable.check
 
-    def check(self: ProducerTable, principal: int, stamp: ProducerStamp, messages: int) -> Any:
+    def check(
+        self: ProducerTable, principal: int, stamp: ProducerStamp, messages: int, *form: int
+    ) -> Any:
         known = self.find(principal, stamp.producer_id)
         if known is not None and stamp.epoch < known.epoch:
             return None
-        return real(self, principal, stamp, messages)
+        return real(self, principal, stamp, messages, *form)
 
     patch.setattr(ProducerTable, "check", check)
 
@@ -30,7 +32,9 @@ def know_only_the_blocks_that_are_kept(patch: pytest.MonkeyPatch) -> None:
     """A block older than the last five restarts the batch."""
     real = ProducerTable.check
 
-    def check(self: ProducerTable, principal: int, stamp: ProducerStamp, messages: int) -> Any:
+    def check(
+        self: ProducerTable, principal: int, stamp: ProducerStamp, messages: int, *form: int
+    ) -> Any:
         known = self.find(principal, stamp.producer_id)
         if known is not None and known.epoch == stamp.epoch:
             kept = known.batches[0].sequence if known.batches else 0
@@ -38,7 +42,7 @@ def know_only_the_blocks_that_are_kept(patch: pytest.MonkeyPatch) -> None:
                 known = Producer(stamp.epoch)
                 known.next_sequence = stamp.sequence
                 self.share(principal).producers[stamp.producer_id] = known
-        return real(self, principal, stamp, messages)
+        return real(self, principal, stamp, messages, *form)
 
     patch.setattr(ProducerTable, "check", check)
 

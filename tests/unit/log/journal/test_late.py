@@ -254,7 +254,7 @@ def test_older_servers_refuse_a_manifest_with_a_late_segment() -> None:
     assert b'"version":4' in late.encode()
     assert b'"version":3' in replace(late, late=False).encode()
     with pytest.raises(NewerFormat):
-        Manifest.decode(late.encode().replace(b'"version":4', b'"version":5'))
+        Manifest.decode(late.encode().replace(b'"version":4', b'"version":6'))
     assert not late.with_last_sealed(None).late
 
 

@@ -232,7 +232,7 @@ class _Produce:
 
     def _done(self, count: int) -> None:
         self._left -= count
-        if self._left:
+        if self._left or self._call.answered:
             return
         if not self._call.request.acks:
             self._call.answer_raw([])
@@ -244,8 +244,8 @@ class _Produce:
         """Answer after a defect of ours: nobody knows what is stored."""
         for part in self._parts:
             part.answer.error_code = int(code_of(error))
-        if not self._call.answered:
-            self._call.answer(ProduceResponse(responses=self._topics))
+        self._left = 1
+        self._done(1)
 
 
 def put_code(error: TalosError, *, idempotent: bool) -> ErrorCode:
