@@ -43,7 +43,7 @@ class KafkaGroupLimits:
     groups_max: int = 10_000  # with members, of this server
     groups_of_tenant_max: int = 2_000  # of them, of one tenant
     members_max: int = 1_000  # per group
-    metadata_bytes_max: int = 256 << 10  # that a member sends in one join; all its protocols
+    metadata_bytes_max: int = 64 << 10  # that a member sends in one join; all its protocols
     assignment_bytes_max: int = 1 << 20  # of one member
     offset_metadata_bytes_max: int = 4096  # the text that a client stores with an offset
     session_min_s: float = 6.0  # that a member may ask for

@@ -154,22 +154,30 @@ class KafkaOffsetService:
         return Refusal.UNKNOWN_MEMBER_ID if result is CommitResult.OTHERS else _REFUSALS[result]
 
     async def fetch(
-        self, caller: Principal, group: str, topic: Topic, *, report: bool
+        self, caller: Principal, group: str, topic: Topic, starting: Sequence[int] = ()
     ) -> Mapping[int, Position]:
         """Every position of a group on a topic, by partition.
 
-        ``report``: a member asks where to start, so one outside the log is an event (promise I6).
+        ``starting``: a member begins to read these, so a position outside the log is an event
+        (promise I6).
         The group may be written TENANT/NAME by whoever may change the topic.
         """
         check_coordinator(self._context, group)
         user = manager_of(self._context, caller, topic, group)
         found = await self._leases.positions(user)
-        if report:
-            shown = f"{user.tenant}/{user.key.name}"
-            for partition, position in found.items():
-                stored = StoredOffset(position.checkpoint, position.epoch)
-                await self._consumers.positions.check(topic, partition, shown, stored)
+        shown = f"{user.tenant}/{user.key.name}"
+        read = [partition for partition in dict.fromkeys(starting) if partition in found]
+        for start in range(0, len(read), AT_ONCE):
+            checks = [
+                self._check(topic, partition, shown, found[partition])
+                for partition in read[start : start + AT_ONCE]
+            ]
+            await asyncio.gather(*checks)
         return found
+
+    async def _check(self, topic: Topic, partition: int, group: str, position: Position) -> None:
+        stored = StoredOffset(position.checkpoint, position.epoch)
+        await self._consumers.positions.check(topic, partition, group, stored)
 
     def check_epoch(
         self, caller: Principal, group: str, member: str | None, epoch: int

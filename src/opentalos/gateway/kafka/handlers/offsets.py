@@ -201,7 +201,7 @@ async def _of_topic(
     else:
         # An operator's tool asks for all topics, a consumer for those that it begins to read.
         fetch = services.broker.kafka_groups.offsets.fetch
-        positions = await fetch(call.caller, group, topic, report=True)
+        positions = await fetch(call.caller, group, topic, named.partition_indexes)
     partitions = _partitions(positions, named.partition_indexes, code)
     return OffsetFetchResponseTopics(
         name=named.name, topic_id=named.topic_id, partitions=partitions

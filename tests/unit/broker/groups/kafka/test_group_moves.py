@@ -45,7 +45,7 @@ async def with_topic(s: Several) -> Topic:
 
 async def position(s: Several, server: str, topic: Topic) -> int:
     offsets = s[server].broker.kafka_groups.offsets
-    return (await offsets.fetch(ALICE, "g", topic, report=False))[0].next_offset
+    return (await offsets.fetch(ALICE, "g", topic))[0].next_offset
 
 
 async def test_members_find_the_next_coordinator_and_nothing_is_lost() -> None:

@@ -103,7 +103,7 @@ async def test_both_protocols_see_the_same_checkpoint_and_lag() -> None:
             (-1, 0, f"kafka:{who.member}"),
         ]
         assert await w.broker.consumers.query_offset(ALICE, "g", topic.resource, 0) == 3
-        found = await w.broker.kafka_groups.offsets.fetch(ALICE, "g", topic, report=True)
+        found = await w.broker.kafka_groups.offsets.fetch(ALICE, "g", topic, [0])
         assert {number: (p.next_offset, p.metadata) for number, p in found.items()} == {0: (4, "x")}
         listed = await w.broker.kafka_groups.offsets.fetch_all(ALICE, "g")
         assert [(each.name, sorted(positions)) for each, positions in listed] == [("t", [0])]
@@ -124,7 +124,7 @@ async def test_a_restart_loses_members_and_nothing_else() -> None:
         again = await lead(w, ALICE, 0)
         assert again.member != who.member
         assert await commit(w, ALICE, topic, who, 9) is Refusal.UNKNOWN_MEMBER_ID
-        found = await w.broker.kafka_groups.offsets.fetch(ALICE, "g", topic, report=True)
+        found = await w.broker.kafka_groups.offsets.fetch(ALICE, "g", topic, [0])
         assert found[0].next_offset == 4
         assert await commit(w, ALICE, topic, again, 5) is None
 
@@ -152,7 +152,7 @@ async def test_clients_without_a_group_commit_while_it_has_no_members() -> None:
         await w.put(ALICE, topic, 0, 10)
         alone = {"generation": -1}
         assert await commit(w, ALICE, topic, NOBODY, 0, **alone) is None
-        found = await w.broker.kafka_groups.offsets.fetch(ALICE, "g", topic, report=False)
+        found = await w.broker.kafka_groups.offsets.fetch(ALICE, "g", topic)
         assert found[0].next_offset == 0
         outcome = await commit(w, ALICE, topic, NOBODY, 11, **alone)
         assert isinstance(outcome, UnexpectedOffset)
@@ -198,9 +198,9 @@ async def test_groups_of_tenants_are_apart() -> None:
         listing = w.broker.kafka_groups.listing
         assert [group.name for group in await listing.list(BOB)] == ["g"]
         assert [group.name for group in await listing.list(ALICE)] == ["bob/g", "g"]
-        mine = await w.broker.kafka_groups.offsets.fetch(ALICE, "g", topic, report=False)
+        mine = await w.broker.kafka_groups.offsets.fetch(ALICE, "g", topic)
         assert mine == {}
-        his = await w.broker.kafka_groups.offsets.fetch(ALICE, "bob/g", topic, report=False)
+        his = await w.broker.kafka_groups.offsets.fetch(ALICE, "bob/g", topic)
         assert his[0].next_offset == 3
         with pytest.raises(InvalidName):
             await join_named(w, "bob/g")
