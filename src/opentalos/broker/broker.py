@@ -10,7 +10,6 @@ from opentalos.broker.admin.key_use_upkeep import KeyUseUpkeep
 from opentalos.broker.admin.overview import OverviewService
 from opentalos.broker.admin.permissions import PermissionService
 from opentalos.broker.admin.principals import PrincipalService
-from opentalos.broker.admin.record_deletion import RecordDeletion
 from opentalos.broker.admin.sessions import SessionService
 from opentalos.broker.admin.topic_groups import TopicGroupService
 from opentalos.broker.admin.topic_state import TopicReader
@@ -42,9 +41,10 @@ from opentalos.broker.groups.topic_consumers import TopicsConsumerService
 from opentalos.broker.messaging.encryption import EncryptionService
 from opentalos.broker.messaging.hot_partitions import HotPartitions
 from opentalos.broker.messaging.messages import MessageService
-from opentalos.broker.messaging.peer_reads import RemoteMessages
 from opentalos.broker.messaging.plain_messages import PlainMessageService
-from opentalos.broker.messaging.reads import MessageReads
+from opentalos.broker.messaging.reading.peer_reads import RemoteMessages
+from opentalos.broker.messaging.reading.reads import MessageReads
+from opentalos.broker.messaging.record_deletion import RecordDeletion
 from opentalos.broker.messaging.system_topics import SystemTopics
 from opentalos.broker.peer_rpc.calls import MESSAGES, PARTITIONS, STATUS, SYSTEM_PUT
 from opentalos.broker.peer_rpc.dispatch import PeerDispatch

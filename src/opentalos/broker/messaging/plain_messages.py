@@ -20,7 +20,7 @@ from opentalos.broker.messaging.messages import (
     MessageService,
     PutTarget,
 )
-from opentalos.broker.messaging.peer_reads import RemoteMessages
+from opentalos.broker.messaging.reading.peer_reads import RemoteMessages
 from opentalos.broker.values import Topic
 from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner
 from opentalos.model.identity import Permission, Principal

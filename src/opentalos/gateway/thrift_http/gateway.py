@@ -10,7 +10,7 @@ from functools import partial
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.messaging.messages import GetQuery, GetResult
-from opentalos.broker.messaging.talos_blocks import holds_batches
+from opentalos.broker.messaging.reading.talos_blocks import holds_batches
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere

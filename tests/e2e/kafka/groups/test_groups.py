@@ -137,7 +137,7 @@ def test_a_restart_of_the_server_loses_no_position(
     server.kill()
     server.start()
     # Members join again and continue at their commits; what they read since may be read twice.
-    later: set[tuple[int, int]] = set()
+    later: set[tuple[int | None, int | None]] = set()
     while len(committed | later) < 200:
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:

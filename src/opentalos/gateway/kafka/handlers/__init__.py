@@ -4,19 +4,16 @@ from opentalos.gateway.kafka.gateway import Served, Table
 from opentalos.gateway.kafka.handlers import (
     api_versions,
     cluster,
-    consumer_groups,
     delete_records,
     fetch,
-    group_tools,
-    groups,
     init_producer_id,
     list_offsets,
     metadata,
-    offsets,
     produce,
     sasl,
 )
 from opentalos.gateway.kafka.handlers.admin import acls, configs, partitions, topics
+from opentalos.gateway.kafka.handlers.group import consumer_groups, group_tools, groups, offsets
 from opentalos.wire.kafka.apis import ApiKey
 
 TABLE: Table = {

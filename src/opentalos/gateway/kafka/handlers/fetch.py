@@ -8,7 +8,7 @@ Source: docs/adr/0061-kafka-records.md; KIP-227 (sessions), KIP-516 (topic ids).
 
 from typing import Any, Final
 
-from opentalos.broker.messaging.fetches import (
+from opentalos.broker.messaging.reading.fetches import (
     FetchBounds,
     FetchedPlace,
     FetchPlace,

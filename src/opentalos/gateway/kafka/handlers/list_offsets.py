@@ -5,7 +5,7 @@ Source: Apache Kafka 4.3, ListOffsetsRequest.json (special timestamps); KIP-320 
 
 from typing import Final, NamedTuple
 
-from opentalos.broker.messaging.offset_queries import TimedOffset
+from opentalos.broker.messaging.reading.offset_queries import TimedOffset
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.gateway import Services

@@ -6,8 +6,8 @@ import pytest
 from tests.unit.log.bed import TOPIC, Bed, crash, open_bed, payloads, put, until
 from tests.unit.log.maintenance.test_upkeep import LIMITS, filled, run_pass, segment_files
 
-from opentalos.log.maintenance.deletion import ALL, delete_before
 from opentalos.log.maintenance.retention import Retained, droppable
+from opentalos.log.manifest.deletion import ALL, delete_before
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.results import TopicLogSettings
 from opentalos.model.errors import OffsetOutOfRange, StoreUnavailable

@@ -1,10 +1,10 @@
 """MessageReads: the reads beside ``MessageService.get``, for gateways that need others."""
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.messaging.fetches import FetchService
 from opentalos.broker.messaging.messages import MessageService
-from opentalos.broker.messaging.offset_queries import OffsetQueries
-from opentalos.broker.messaging.talos_blocks import TalosBlocks
+from opentalos.broker.messaging.reading.fetches import FetchService
+from opentalos.broker.messaging.reading.offset_queries import OffsetQueries
+from opentalos.broker.messaging.reading.talos_blocks import TalosBlocks
 
 
 class MessageReads:

@@ -9,7 +9,7 @@ from opentalos.broker.groups.kafka.offsets import Outcome
 from opentalos.broker.groups.kafka.requests import JoinRequest, MemberId, SyncRequest
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
-from opentalos.gateway.kafka.handlers.group_errors import group_code, outcome_code
+from opentalos.gateway.kafka.handlers.group.group_errors import group_code, outcome_code
 from opentalos.model.errors import TalosError
 from opentalos.wire.kafka._generated.heartbeat_request import HeartbeatRequest
 from opentalos.wire.kafka._generated.heartbeat_response import HeartbeatResponse

@@ -2,7 +2,7 @@
 
 from opentalos.broker.audit.trail import audited
 from opentalos.broker.context import BrokerContext
-from opentalos.log.maintenance.deletion import delete_before
+from opentalos.log.manifest.deletion import delete_before
 from opentalos.model.errors import PartitionNotExist
 from opentalos.model.identity import Permission, Principal
 

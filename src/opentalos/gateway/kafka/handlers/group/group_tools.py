@@ -10,7 +10,7 @@ from opentalos.broker.groups.kafka.listing import WORKERS, WorkersGroup
 from opentalos.broker.groups.kafka.requests import GroupState
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
-from opentalos.gateway.kafka.handlers.group_errors import group_code
+from opentalos.gateway.kafka.handlers.group.group_errors import group_code
 from opentalos.gateway.kafka.names import name_of
 from opentalos.model.errors import TalosError
 from opentalos.wire.kafka._generated.delete_groups_request import DeleteGroupsRequest

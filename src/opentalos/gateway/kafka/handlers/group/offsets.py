@@ -12,7 +12,7 @@ from opentalos.broker.values import Topic
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.gateway import Services
-from opentalos.gateway.kafka.handlers.group_errors import group_code, outcome_code
+from opentalos.gateway.kafka.handlers.group.group_errors import group_code, outcome_code
 from opentalos.gateway.kafka.names import id_of, name_of, topic_of, topic_of_id
 from opentalos.model.errors import NothingThere, TalosError, Unavailable
 from opentalos.model.identity import Permission

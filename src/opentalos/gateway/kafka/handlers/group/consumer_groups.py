@@ -15,7 +15,7 @@ from opentalos.broker.groups.kafka.requests import (
 )
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
-from opentalos.gateway.kafka.handlers.group_errors import group_code, outcome_code
+from opentalos.gateway.kafka.handlers.group.group_errors import group_code, outcome_code
 from opentalos.gateway.kafka.names import name_of
 from opentalos.model.errors import TalosError
 from opentalos.wire.kafka._generated import (

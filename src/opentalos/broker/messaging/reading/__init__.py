@@ -1,0 +1,1 @@
+"""Reads of several partitions at once, and blocks as other protocols need them."""

@@ -1,0 +1,1 @@
+"""Consumer groups: members, positions, and what tools ask about them."""
