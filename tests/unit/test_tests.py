@@ -33,16 +33,19 @@ def claims(node: ast.AST) -> bool:
 
 @cache
 def claiming_helpers() -> frozenset[str]:
-    """Names of functions that claim something themselves or by what they call."""
-    helpers = {
-        node.name: node
+    """Names of functions that claim something themselves or by what they call.
+
+    Of several with one name, one that does is enough.
+    """
+    helpers = [
+        (node.name, called_names(node), claims(node))
         for path in files_of_tests()
         for node in functions(tree_of(path))
         if not node.name.startswith("test_")
-    }
-    found = {name for name, node in helpers.items() if claims(node)}
+    ]
+    found = {name for name, _, claiming in helpers if claiming}
     while True:
-        more = {name for name, node in helpers.items() if called_names(node) & found} - found
+        more = {name for name, called, _ in helpers if called & found} - found
         if not more:
             return frozenset(found)
         found |= more

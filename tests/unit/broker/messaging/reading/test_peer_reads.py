@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.broker.support import World, world
 
-from opentalos.broker.messaging.reading import peer_reads as remote_messages
 from opentalos.broker.messaging.messages import GetQuery
+from opentalos.broker.messaging.reading import peer_reads as remote_messages
 from opentalos.broker.messaging.reading.peer_reads import RemoteMessages
 from opentalos.broker.peer_rpc.calls import MESSAGES
 from opentalos.broker.peer_rpc.messages import MessagesRequest
