@@ -16,13 +16,17 @@ METRICS_TOPIC = (
 USAGE_TOPIC = "__usage"  # storage use of tenants: wire/metrics/usage.py
 AUDIT_TOPIC = "__audit"  # who changed what: wire/metrics/audit_event.py
 SYSTEM_TOPICS = (METRICS_TOPIC, USAGE_TOPIC, AUDIT_TOPIC)
+TOPIC_NAME_CHARS_MAX = 120
 GROUP_NAME_CHARS_MAX = 200
+_TOPIC_NAME = re.compile(
+    r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,119}|_[a-zA-Z0-9][a-zA-Z0-9._-]{0,118}"
+)
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,199}")
 _NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?")
 
 
-def check_name(name: str, what: str = "topic name") -> str:
-    """Return ``name`` if it follows the rule for topics, groups and client ids.
+def check_name(name: str, what: str) -> str:
+    """Return ``name`` if it follows the rule for tables, organisations, servers and client ids.
 
     Raises: InvalidName: 1 to 80 of ``[a-zA-Z0-9_-]``, not starting with ``_`` or ``-``, not
     ending with ``_``.
@@ -32,6 +36,21 @@ def check_name(name: str, what: str = "topic name") -> str:
             f"invalid {what} {shown_value(name)}: use 1 to {NAME_CHARS_MAX} ASCII letters, digits, "
             "_ and -, "
             "starting with a letter or digit and not ending with _"
+        )
+    return name
+
+
+def check_topic_name(name: str) -> str:
+    """Return ``name`` if it may name a topic: wider than ``check_name``, as those of Kafka have
+    dots and may begin with ``_``. Two of them begin the service's own topics.
+
+    Raises: InvalidName: 1 to 120 of ``[a-zA-Z0-9._-]``, of which the first, or the second after
+    ``_``, is a letter or digit.
+    """
+    if not _TOPIC_NAME.fullmatch(name):
+        raise InvalidName(
+            f"invalid topic name {shown_value(name)}: use 1 to {TOPIC_NAME_CHARS_MAX} ASCII "
+            "letters, digits, _, - and ., starting with a letter or digit, or with _ and one"
         )
     return name
 

@@ -1,5 +1,6 @@
 """Messages between clients of Kafka and of Talos, through one log."""
 
+import asyncio
 from typing import Any
 
 import aiokafka
@@ -7,6 +8,8 @@ import confluent_kafka
 import kafka
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from opentalos.sdk import ClientConfig, Message, Record, aio
 
@@ -242,4 +245,24 @@ async def test_kafka_python_produces_and_finds_offsets_by_time(
     assert 0 <= middle.offset <= MANY // 2
     (none,) = consumer.offsets_for_times({place: stored[-1].timestamp + 3_600_000}).values()
     assert none is None
+    consumer.close()
+
+
+@pytest.mark.parametrize("topic", ["shop.orders-v2", "_schemas", "dots.and.120-" + "x" * 107])
+async def test_topics_with_names_of_kafka_are_read_by_all(
+    librdkafka: dict[str, Any], sdk_config: ClientConfig, topic: str
+) -> None:
+    admin = AdminClient(librdkafka)
+    made = admin.create_topics([NewTopic(topic, num_partitions=1)])
+    await asyncio.to_thread(made[topic].result, TIMEOUT_S)
+    producer = confluent_kafka.Producer(librdkafka)
+    producer.produce(topic, value=b"here")
+    assert producer.flush(TIMEOUT_S) == 0
+    found = await read_by_sdk(sdk_config, topic)
+    assert [record.data for record in found[0]] == [b"here"]
+    consumer = confluent_kafka.Consumer({**librdkafka, "group.id": "com.example.readers"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    message = consumer.poll(TIMEOUT_S)
+    assert message is not None
+    assert message.value() == b"here"
     consumer.close()

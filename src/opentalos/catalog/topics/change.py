@@ -1,7 +1,7 @@
 """Pure rules of topics: what may be created and changed, and the topic that results."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from opentalos.catalog.access.grants import GRANTS_MAX, check_grant
@@ -19,7 +19,7 @@ from opentalos.model.errors import (
 from opentalos.model.identity import Grantee, Permission, Principal
 from opentalos.model.limits import TopicLimits
 from opentalos.model.message import Durability
-from opentalos.model.names import check_name
+from opentalos.model.names import check_name, check_topic_name
 from opentalos.model.settings.partitioning import PARTITIONER_KEY, Partitioning, partitioning_of
 from opentalos.model.settings.topic_attributes import DURABILITY_KEY, RETENTION_BYTES_KEY
 
@@ -55,10 +55,15 @@ class AttributeChange:
     removed: tuple[str, ...] = ()
 
 
-def split_name(caller: Principal, name: str, what: str = "topic name") -> tuple[str, str]:
-    """Owner and plain name of a topic or table to create. Raises: InvalidName, PermissionDenied."""
+def split_name(
+    caller: Principal, name: str, check: Callable[[str], object] = check_topic_name
+) -> tuple[str, str]:
+    """Owner and plain name of a topic or table to create; ``check`` raises InvalidName.
+
+    Raises: InvalidName, PermissionDenied.
+    """
     organisation, slash, plain = name.rpartition("/")
-    check_name(plain, what)
+    check(plain)
     if not slash:
         return caller.owner_id, plain
     check_name(organisation, "organisation")

@@ -17,7 +17,7 @@ from opentalos.model.errors import (
     TopicGroupExists,
     TopicGroupNotExist,
 )
-from opentalos.model.names import check_name
+from opentalos.model.names import check_name, check_topic_name
 from opentalos.ports.meta_store import MetaStore
 
 PREFIX = "topic-groups"
@@ -62,7 +62,7 @@ def check_topic_group(group: TopicGroup) -> None:
         if len(names) > TOPICS_MAX:
             raise BadRequest(f"a topic group of {len(names)} topics; the limit is {TOPICS_MAX}")
         for name in names:
-            check_name(name)
+            check_topic_name(name)
     if group.type == TopicGroupType.TOPIC_PATTERN:
         Pattern(group.pattern)
     elif not group.topics:

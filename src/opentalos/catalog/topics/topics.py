@@ -9,7 +9,7 @@ from opentalos.catalog.records.unseen_records import UnseenRecords
 from opentalos.catalog.topics.topic import Topic, TopicStatus, decode_topic, encode_topic
 from opentalos.model.errors import NotFound, TopicNotExist
 from opentalos.model.identity import Principal
-from opentalos.model.names import SYSTEM_TENANT, SYSTEM_TOPICS, check_name
+from opentalos.model.names import SYSTEM_TENANT, SYSTEM_TOPICS, check_topic_name
 from opentalos.ports.meta_store import MetaStore
 
 TOPICS = "topics"  # where their records lie
@@ -70,7 +70,7 @@ class TopicCatalog:
             return None
         owner, slash, plain = name.rpartition("/")
         if plain not in SYSTEM_TOPICS:
-            check_name(plain)
+            check_topic_name(plain)
         elif not slash:  # only the service can have topics of these names
             topic = self.names.owned(SYSTEM_TENANT, plain)
             return topic if topic is not None and permissions_of(caller, topic) else None

@@ -3,7 +3,7 @@
 from opentalos.gateway.rest.cluster import cluster, status, weight_proposals
 from opentalos.gateway.rest.group import groups, leases, workers
 from opentalos.gateway.rest.message import events, messages
-from opentalos.gateway.rest.routing.forms import NAME, PRINTABLE
+from opentalos.gateway.rest.routing.forms import GROUP_NAME, NAME, PRINTABLE
 from opentalos.gateway.rest.routing.openapi import get_document
 from opentalos.gateway.rest.routing.route import Route, RouteTable
 from opentalos.gateway.rest.routing.schema import Schema, integer, text
@@ -28,7 +28,7 @@ PLACES: dict[str, Schema] = {
     ),
     "table": text(PRINTABLE, chars_max=400, about="Plain name or OWNER/NAME, percent-encoded."),
     "partition": integer(0, PARTITIONS_MAX),
-    "group": text(NAME, about="Consumer group."),
+    "group": text(GROUP_NAME, about="Consumer group."),
     "worker": text(PRINTABLE, chars_max=256),
     "id": text(PRINTABLE, chars_max=128, about="Principal id."),
     "key_id": text(PRINTABLE, chars_max=128),

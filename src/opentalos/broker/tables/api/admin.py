@@ -4,6 +4,7 @@ import asyncio
 import builtins
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from opentalos.broker.audit.trail import audited
 from opentalos.broker.context import BrokerContext
@@ -38,6 +39,7 @@ from opentalos.model.errors import (
 )
 from opentalos.model.identity import Principal, TableRight
 from opentalos.model.mutation import NOTHING
+from opentalos.model.names import check_name
 from opentalos.model.table import TableState
 from opentalos.sds.schema_rules import check_change, check_schema
 
@@ -75,7 +77,7 @@ class TableAdminService:
         context = self._context
         context.authorizer.authorize_own(caller, "create a table", name)
         try:
-            owner, plain = split_name(caller, name, "table name")
+            owner, plain = split_name(caller, name, partial(check_name, what="table name"))
         except PermissionDenied:
             context.authorizer.refuse(caller, "create a table of another owner", name)
         check_schema(spec.schema, context.config.sds)

@@ -24,14 +24,23 @@ BASE64 = Form(
 PRINTABLE = Form(r"^[^\x00-\x1f]+$", "a non-empty string without control characters")
 ASCII = Form(r"^[ -~]+$", "a non-empty string of printable ASCII characters")
 NAME = Form(f"^{_NAME}$", _NAME_RULE)
+NEW_TOPIC = Form(
+    r"^(CL([a-zA-Z0-9_-]{0,77}[a-zA-Z0-9-])?/)?"
+    r"([a-zA-Z0-9][a-zA-Z0-9._-]{0,119}|_[a-zA-Z0-9][a-zA-Z0-9._-]{0,118})$",
+    "NAME or ORGANISATION/NAME, where the organisation starts with CL and the name is 1 to 120 "
+    "ASCII letters, digits, _, - and ., starting with a letter or digit, or with _ and one",
+)
 NEW_NAME = Form(
     rf"^(CL([a-zA-Z0-9_-]{{0,77}}[a-zA-Z0-9-])?/)?{_NAME}$",
     "NAME or ORGANISATION/NAME, where the organisation starts with CL and each part is "
     f"{_NAME_RULE}",
 )
+_GROUP = r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,199}"
+_GROUP_RULE = "1 to 200 ASCII letters, digits, _, - and ., not starting with - or ."
+GROUP_NAME = Form(f"^{_GROUP}$", _GROUP_RULE)
 GROUP = Form(
-    rf"^([a-zA-Z0-9][a-zA-Z0-9._@#+:-]{{0,127}}/)?{_NAME}$",
-    f"NAME or TENANT/NAME, where the name is {_NAME_RULE}",
+    rf"^([a-zA-Z0-9][a-zA-Z0-9._@#+:-]{{0,127}}/)?{_GROUP}$",
+    f"NAME or TENANT/NAME, where the name is {_GROUP_RULE}",
 )
 PRINCIPAL_ID = Form(
     r"^[a-zA-Z0-9][a-zA-Z0-9._@#+:-]{0,127}$",

@@ -5,7 +5,7 @@ from typing import Any
 
 from opentalos.broker.values import AttributeChange, NewTopic, Topic
 from opentalos.gateway.rest.routing.call import Answer, Call
-from opentalos.gateway.rest.routing.forms import NEW_NAME
+from opentalos.gateway.rest.routing.forms import NEW_TOPIC
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import (
     fields,
@@ -189,7 +189,7 @@ ROUTES = (
         summary="Create a topic.", status=201, reply=fields(**TOPIC), statuses=(409, 422),
         body=Body(
             fields(
-                name=text(NEW_NAME, about="A plain name, or ORGANISATION/NAME."),
+                name=text(NEW_TOPIC, about="A plain name, or ORGANISATION/NAME."),
                 partitions=_PARTITIONS,
                 optional={
                     "retention_s": _RETENTION,

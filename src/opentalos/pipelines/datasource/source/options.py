@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from opentalos.model.errors import ConfigError
-from opentalos.model.names import check_name
+from opentalos.model.names import check_group_name
 from opentalos.pipelines.datasource.connection import (
     connection,
     lowered,
@@ -84,7 +84,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     topics, pattern = _topics(given)
     group = given.get("group", "")
     if group:
-        check_name(group, "group")
+        check_group_name(group)
     start = parse_start_at("startingPosition", given.get("startingposition", "earliest"))
     end = parse_start_at("endingPosition", given.get("endingposition", "latest"))
     if start is Edge.GROUP and not group:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import aclosing
 from typing import Any, Literal, Self, overload
 
-from opentalos.model.names import check_name
+from opentalos.model.names import check_group_name
 from opentalos.sdk.aio.connection.client import Client, attach
 from opentalos.sdk.aio.consumer.group_worker import GroupWorker
 from opentalos.sdk.core.config import ClientConfig
@@ -48,7 +48,7 @@ class TalosConsumer:
     ) -> None:
         self._settings = settings or ConsumerSettings()
         self._callbacks = callbacks or Callbacks()
-        self._topic, self._group = topic, check_name(group, "consumer group")
+        self._topic, self._group = topic, check_group_name(group)
         self._client, self._owned = attach(client)
         self._pid = os.getpid()
         self._worker: GroupWorker | None = None

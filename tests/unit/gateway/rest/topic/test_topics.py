@@ -77,7 +77,7 @@ async def test_a_change_sets_and_removes_attributes_in_one_step(call: Rest) -> N
 
 @pytest.mark.parametrize(
     ("document", "status"),
-    [({"name": "x"}, 400), ({"name": "_x", "partitions": 1}, 400),
+    [({"name": "x"}, 400), ({"name": "__x", "partitions": 1}, 400),
      ({"name": "x", "partitions": 0}, 400), ({"name": "x", "partitions": 1.5}, 400),
      ({"name": "x", "partitions": 10_001}, 400), ({"name": "x", "partitions": 10_000}, 422),
      ({"name": "CL1/x", "partitions": 1}, 403),

@@ -55,7 +55,7 @@ def test_names_of_options_have_any_case() -> None:
         ({**TOPIC, "startingPosition": '{"a": 1}'}, "startingPosition is invalid"),
         ({**TOPIC, "startingPosition": "{"}, "startingPosition is invalid"),
         ({**TOPIC, "startingPosition": "group"}, "needs the option group"),
-        ({**TOPIC, "group": "no such name!"}, "invalid group"),
+        ({**TOPIC, "group": "no such name!"}, "invalid consumer group"),
         ({**TOPIC, "onExpired": "ignore"}, "fail or skip"),
         ({**TOPIC, "tasks": "0"}, "tasks is '0': give a whole number above 0"),
         ({**TOPIC, "tasks": "99999"}, "at most 10000"),
