@@ -9,6 +9,7 @@ from tests.server_process import ROOT_KEY
 from tests.spark.conftest import TalosServer
 
 from opentalos.backends.druid import DruidBackend
+from opentalos.model.errors import BadRequest
 from opentalos.model.names import METRICS_TOPIC
 from opentalos.pipelines.olap.druid_http import DruidHttp
 from opentalos.sdk import Client, SimpleProducer
@@ -80,19 +81,20 @@ def supervisor(server: TalosServer, datasource: str) -> dict[str, Any]:
 
 
 def rolled_up(druid: DruidHttp, datasource: str) -> list[tuple[Any, ...]]:
-    """What the broker has of the probe; nothing until the first task serves it."""
-    known = druid.broker("/druid/v2/datasources")
-    if datasource not in known:
-        return []
-    rows = druid.broker(
-        "/druid/v2/sql",
-        {
-            "query": "SELECT TIMESTAMP_TO_MILLIS(__time), topic, SUM(events), SUM(put_requests), "
-            f"SUM(put_bytes) FROM \"{datasource}\" WHERE service = 'probe' GROUP BY 1, 2 "
-            "ORDER BY 1, 2",
-            "resultFormat": "array",
-        },
+    """What the broker has of the probe; nothing until the first task serves it.
+
+    SQL learns of a datasource some time after the broker has it.
+    """
+    query = (
+        "SELECT TIMESTAMP_TO_MILLIS(__time), topic, SUM(events), SUM(put_requests), SUM(put_bytes) "
+        f"FROM \"{datasource}\" WHERE service = 'probe' GROUP BY 1, 2 ORDER BY 1, 2"
     )
+    try:
+        rows = druid.broker("/druid/v2/sql", {"query": query, "resultFormat": "array"})
+    except BadRequest as error:
+        if f"'{datasource}' not found" not in str(error):
+            raise
+        return []
     return [tuple(row) for row in rows]
 
 
