@@ -15,12 +15,13 @@ from opentalos.testing.simulation.checks.checker import check
 from opentalos.testing.simulation.clients.cluster_workload import ClusterAuditor
 from opentalos.testing.simulation.clients.group_clients import Worker
 from opentalos.testing.simulation.clients.message_clients import (
+    Actor,
     IdempotentProducer,
     LiveTopic,
     Producer,
     Reader,
 )
-from opentalos.testing.simulation.clients.workload import GROUPS, Actor, Admin
+from opentalos.testing.simulation.clients.workload import GROUPS, Admin
 from opentalos.testing.simulation.cluster.network import ANY_PLACE, META, Way
 from opentalos.testing.simulation.cluster.world import ClusterConfig, ClusterWorld
 from opentalos.testing.simulation.history import History

@@ -10,12 +10,13 @@ from opentalos.model.limits import LogLimits, QuotaLimits
 from opentalos.testing.simulation.checks.checker import check
 from opentalos.testing.simulation.clients.group_clients import Worker
 from opentalos.testing.simulation.clients.message_clients import (
+    Actor,
     IdempotentProducer,
     LiveTopic,
     Producer,
     Reader,
 )
-from opentalos.testing.simulation.clients.workload import GROUPS, Actor, Admin, Auditor
+from opentalos.testing.simulation.clients.workload import GROUPS, Admin, Auditor
 from opentalos.testing.simulation.cluster.nemesis import end_sessions
 from opentalos.testing.simulation.cluster.network import ANY_PLACE, META, Way
 from opentalos.testing.simulation.cluster.world import ClusterConfig, ClusterWorld

@@ -30,6 +30,7 @@ KEPT = {
     "hanging": 5,
     "shared": 8,
     "replicas": 8,
+    "records": 8,
 }
 
 
@@ -45,6 +46,13 @@ def test_no_promise_is_broken_in_a_storage_world(world: str) -> None:
 def test_no_promise_is_broken_while_coordination_is_away_for_long() -> None:
     for seed in range(6):
         report = run_cluster_seed(seed, CLUSTER_WORLDS["outage"])
+        assert report.ok, str(report)
+
+
+@pytest.mark.timeout(300)
+def test_no_promise_is_broken_where_partitions_with_records_move() -> None:
+    for seed in range(6):
+        report = run_cluster_seed(seed, CLUSTER_WORLDS["moved-records"])
         assert report.ok, str(report)
 
 

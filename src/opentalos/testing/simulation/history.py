@@ -14,10 +14,12 @@ unique in the whole history.
 
 | Action | Arguments | Result |
 | --- | --- | --- |
-| put | topic, partition, ids, idempotent?, granted?, tenant? | offset? of the first message |
-| read | topic, partition, offset, final?, granted? | blocks: [[offset, [id or null]]] |
+| put | topic, partition, ids, idempotent?, granted?, tenant?, lane? and number? of a batch in |
+| | it, pipelined? behind batches whose outcome is open | offset? of the first message |
+| read | topic, partition, offset, final?, granted?, quiet? | blocks: [[offset, [id or null]]] |
 | poll | topic, partition, session | blocks; one consumer's deliveries, in order |
 | range | topic, partition | start, next |
+| trim | topic, partition, offset below which all is deleted, -1: everything | start |
 | lock, unlock | group, topic, partition, worker | |
 | renew | group, topic, worker, partitions | failed: partitions |
 | commit | group, topic, partition, worker, offset | |

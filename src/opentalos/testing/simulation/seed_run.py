@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from opentalos.testing.simulation.checks.checker import Anomaly, check
-from opentalos.testing.simulation.clients.batch_producers import batch_workload
 from opentalos.testing.simulation.clients.cluster_workload import cluster_workload
 from opentalos.testing.simulation.clients.lease_clients import lease_workload
-from opentalos.testing.simulation.clients.sdk_producers import sdk_workload
+from opentalos.testing.simulation.clients.producers.batch_producers import batch_workload
+from opentalos.testing.simulation.clients.producers.sdk_producers import sdk_workload
 from opentalos.testing.simulation.clients.workload import standard_workload
 from opentalos.testing.simulation.cluster.world import ClusterConfig, ClusterWorld
 from opentalos.testing.simulation.history import History, dump

@@ -50,6 +50,9 @@ ANOMALIES: dict[str, str] = {
     "offset-gap": "the log, or a reply, has no message at an offset in its middle",
     "nonmonotonic-poll": "a consumer received offsets that it had already passed",
     "poll-skip": "a consumer did not receive an offset that the log retained",
+    "lost-floor": "a log began before the offset up to which a deletion was acknowledged",
+    "deleted-read": "a reader got a message that was deleted before it asked",
+    "sequence-hole": "a batch is stored although its producer's batch before it is not",
     "false-out-of-range": "an offset inside the log was rejected as out of range",
     "unreadable": "the log was reported corrupt although no stored bit was flipped",
     "start-offset-went-back": "the start offset decreased",
@@ -116,6 +119,7 @@ PARTITION_CHECKS: tuple[Callable[[LogView], Iterator[Anomaly]], ...] = (
     messages.duplicates,
     messages.corrupt_payloads,
     messages.order_inversions,
+    messages.broken_lanes,
     offsets.inconsistent_offsets,
     offsets.offset_gaps,
     offsets.polls,
@@ -143,6 +147,8 @@ TABLE_CHECKS: tuple[Callable[[TableView], Iterator[Anomaly]], ...] = (
 
 HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
     offsets.wrong_lookups,
+    offsets.lost_floors,
+    offsets.deleted_reads,
     groups.stale_commits,
     groups.left_workers_listed,
     groups.commits_after_reset,

@@ -1,6 +1,8 @@
 """Checks of messages: none lost, invented, duplicated, reordered or damaged (I1, I4, I7)."""
 
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from opentalos.testing.simulation.checks.anomaly import Anomaly
 from opentalos.testing.simulation.checks.view.log_view import LogView
@@ -145,6 +147,27 @@ def order_inversions(view: LogView) -> Iterator[Anomaly]:
         puts = view.attempts.get(message_id)
         if puts:
             latest = max(latest, (_first_send(puts), message_id))
+
+
+def broken_lanes(view: LogView) -> Iterator[Anomaly]:
+    """Batches that a producer had in flight together are stored in another order, or with a hole.
+
+    Their puts have the producer's ``lane`` and their ``number`` in it.
+    """
+    if view.final is None or view.damaged:
+        return
+    lanes: dict[str, list[tuple[int, int]]] = defaultdict(list)  # offset and number of batches
+    for offset, message_id in sorted(_final_ids(view).items()):
+        put = view.attempts.get(message_id or "", [None])[0]
+        if put is not None and "lane" in put.args and put.args["ids"][0] == message_id:
+            lanes[put.args["lane"]].append((offset, put.args["number"]))
+    for lane, stored in lanes.items():
+        for (_, number), (offset, following) in pairwise(stored):
+            text = f"{view.describe()}: {lane} has batch {following} at {offset} behind {number}"
+            if following < number:
+                yield Anomaly("order-inversion", text)
+            elif following > number + 1:
+                yield Anomaly("sequence-hole", text)
 
 
 def _first_send(puts: list[Operation]) -> float:

@@ -1,5 +1,6 @@
 """Checks of offsets: dense, never reused, never decreasing, with correct replies (promise I3)."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -7,12 +8,15 @@ from opentalos.testing.simulation.checks.anomaly import Anomaly
 from opentalos.testing.simulation.checks.view.log_view import (
     CORRUPT,
     LogView,
+    PartitionName,
     blocks_of,
+    deleted_topics,
     retained_after,
 )
 from opentalos.testing.simulation.checks.view.reached import Reached
 from opentalos.testing.simulation.history import History, Operation
 
+NEVER_S = float("-inf")
 OUT_OF_RANGE = "OffsetOutOfRange"  # prefix of the error text of such a rejection
 
 
@@ -118,7 +122,7 @@ def unreadable(view: LogView) -> Iterator[Anomaly]:
 
 
 def going_back(view: LogView) -> Iterator[Anomaly]:
-    """The start or next offset in the replies decreased."""
+    """The start or next offset in the replies decreased, or the next one is below the start."""
     ranges = sorted(
         [*view.ranges, *([view.final] if view.final else [])], key=lambda each: each.began_s
     )
@@ -132,7 +136,7 @@ def going_back(view: LogView) -> Iterator[Anomaly]:
         if int(each.result["start"]) < start:
             text = f"{view.describe()}: the start was {start} before: {each}"
             yield Anomaly("start-offset-went-back", text)
-        known = reached.before(each.began_s)
+        known = max(reached.before(each.began_s), int(each.result["start"]))
         if int(each.result["next"]) < known and not view.rotten:
             text = f"{view.describe()}: the next offset was {known} before: {each}"
             yield Anomaly("next-offset-went-back", text)
@@ -166,6 +170,79 @@ def times_going_back(view: LogView) -> Iterator[Anomaly]:
                 f"{view.describe()} at {offset}: appended at {append_ms}, the block before at "
                 f"{before_ms}",
             )
+
+
+def lost_floors(history: History) -> Iterator[Anomaly]:
+    """A log began before what a deletion had promised, also after a crash or at another server."""
+    deleted = deleted_topics(history)
+    replies = defaultdict[PartitionName, list[Operation]](list)
+    for each in history.of("trim", "range", "read"):
+        if each.ok and "start" in each.result:
+            replies[_place(each)].append(each)
+    for place, floors in _floors(history).items():
+        gone = deleted.get(place.topic)
+        for reply in replies[place]:
+            floor = floors.before(reply.began_s)
+            outdated = gone is not None and reply.ended_s > gone.began_s
+            if int(reply.result["start"]) < floor and not outdated:
+                text = f"all below {floor} was deleted before: {reply}"
+                yield Anomaly("lost-floor", text)
+
+
+def deleted_reads(history: History) -> Iterator[Anomaly]:
+    """A reader got a message that a deletion, which was acknowledged before, had removed.
+
+    A stand-alone server must know of its own deletions, and of those from before its start. Servers
+    of a cluster pass calls on, so only reads once all is quiet are judged.
+    """
+    started = {note.args.get("server"): note.at_s for note in history.noted("started")}
+    deleted, cluster = deleted_topics(history), bool(history.noted("assigned"))
+    floors = _floors(history)
+    for read in history.of("read"):
+        known = floors.get(_place(read))
+        if known is None or not read.ok or read.args.get("final") or _place(read).topic in deleted:
+            continue
+        server, offset = read.args.get("server"), int(read.args["offset"])
+        if read.args.get("quiet"):
+            floor = known.before(read.began_s)
+        elif cluster:
+            continue
+        else:
+            floor = known.at_server(server, started.get(server, NEVER_S), read.began_s)
+        for base, ids in blocks_of(read):
+            if base + len(ids) <= floor or 0 <= offset < floor:
+                yield Anomaly("deleted-read", f"all below {floor} was deleted before: {read}")
+                break
+
+
+class _Floors(list[Operation]):
+    """The acknowledged deletions of a partition."""
+
+    def before(self, time_s: float) -> int:
+        """The first offset that may be there at a time."""
+        return max((int(each.result["start"]) for each in self if each.ended_s < time_s), default=0)
+
+    def at_server(self, server: object, started_s: float, time_s: float) -> int:
+        """The same, as far as one server must know it."""
+        starts = [
+            int(each.result["start"])
+            for each in self
+            if each.ended_s < time_s
+            and (each.args.get("server") == server or each.ended_s < started_s < time_s)
+        ]
+        return max(starts, default=0)
+
+
+def _floors(history: History) -> dict[PartitionName, _Floors]:
+    found: dict[PartitionName, _Floors] = defaultdict(_Floors)
+    for trim in history.of("trim"):
+        if trim.ok:
+            found[_place(trim)].append(trim)
+    return dict(found)
+
+
+def _place(operation: Operation) -> PartitionName:
+    return PartitionName(operation.args["topic"], operation.args["partition"])
 
 
 def wrong_lookups(history: History) -> Iterator[Anomaly]:

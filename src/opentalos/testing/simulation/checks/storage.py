@@ -22,6 +22,7 @@ OPENINGS_PER_PUT = 5.0  # and for each put that was sent meanwhile
 OPENINGS_PER_S = 0.1  # and for upkeep
 EARLY_S = 1.5  # of a deletion: clocks of servers differ, and a log is dropped in steps
 SYNCED, FLUSHED = "synced", "flushed"
+ALL = -1  # of a deletion: everything there is
 LOST = "crashed"  # in the error of a call whose server did not live
 NOT_SERVED = "PartitionNotServing"
 
@@ -195,16 +196,29 @@ def premature_deletions(history: History) -> Iterator[Anomaly]:
             for each in history.of("range", "read")
             if each.ok and each.args["topic"] == topic and "start" in each.result
         ]
+        trims = [each for each in history.of("trim") if each.args["topic"] == topic]
         for put in history.of("put"):
             if put.args["topic"] == topic and put.ok and "offset" in put.result:
                 began_s = began[topic, put.args["partition"], put.args["ids"][0]]
-                yield from _dropped_early(put, began_s, (retention_s, changes), replies)
+                kept = [each for each in replies if not _deleted(put, each, trims)]
+                yield from _dropped_early(put, began_s, (retention_s, changes), kept)
 
 
 def _slightly_wrong(history: History) -> bool:
     """Whether a clock jumped by so little that it still counts as right."""
     wrong_ms = 1_000 * (_setting(history, "clock_wrong_s") or 0)
     return any(0 < abs(note.args["by_ms"]) <= wrong_ms for note in history.noted("clock-jump"))
+
+
+def _deleted(put: Operation, reply: Operation, trims: list[Operation]) -> bool:
+    """Whether a deletion may have removed the message before the reply."""
+    return any(
+        trim.may_be_done
+        and trim.args["partition"] == put.args["partition"]
+        and trim.began_s < reply.ended_s
+        and (trim.args["offset"] > int(put.result["offset"]) or trim.args["offset"] == ALL)
+        for trim in trims
+    )
 
 
 def _dropped_early(

@@ -11,6 +11,7 @@ from opentalos.model.errors import TalosError
 from opentalos.testing.simulation.clients.group_clients import Worker
 from opentalos.testing.simulation.clients.message_clients import (
     OWNER,
+    Actor,
     Client,
     IdempotentProducer,
     LiveTopic,
@@ -18,12 +19,12 @@ from opentalos.testing.simulation.clients.message_clients import (
     Reader,
     Stranger,
 )
+from opentalos.testing.simulation.clients.records.scene import create_records, record_clients
 from opentalos.testing.simulation.clients.tables.workload import TableScene
 from opentalos.testing.simulation.clients.workload import (
     GROUPS,
     PATIENCE_S,
     SETTLE_S,
-    Actor,
     Admin,
     Auditor,
 )
@@ -40,8 +41,8 @@ POLL_S = 0.5
 class Router(Client):
     """Refreshes the schedule info from time to time, for all clients of a topic."""
 
-    def __init__(self, world: ClusterWorld, topics: list[LiveTopic]) -> None:
-        super().__init__(world, "router")
+    def __init__(self, world: ClusterWorld, topics: list[LiveTopic], name: str = "router") -> None:
+        super().__init__(world, name)
         self.topics = topics
 
     async def run(self) -> None:
@@ -199,6 +200,10 @@ async def cluster_workload(world: ClusterWorld) -> None:
     clients += [Producer(world, f"plain{n}", topics) for n in range(2)]
     clients += [IdempotentProducer(world, f"exact{n}", topics, n + 1) for n in range(2)]
     clients += [Reader(world, f"reader{n}", topics) for n in range(2)]
+    records = await create_records(world, admin.create)
+    if records:
+        clients += record_clients(world, records, topics)
+        clients.append(Router(world, records, "record router"))
     workers = range(world.cluster_config.workers)
     clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in workers]
     clients = [*(clients if world.config.messages else ()), *tables.clients()]
@@ -208,7 +213,7 @@ async def cluster_workload(world: ClusterWorld) -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await world.heal()
-    auditor = ClusterAuditor(world, topics)
+    auditor = ClusterAuditor(world, [*topics, *records])
     await auditor.probe()
     await auditor.check_balance()
     await auditor.check_schedule()

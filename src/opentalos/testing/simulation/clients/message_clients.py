@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.messaging.messages import GetQuery, GetResult, PutTarget
@@ -40,11 +40,20 @@ class LiveTopic:
     owner: Principal = OWNER
     reached: dict[int, int] = field(default_factory=dict)  # next offsets that readers saw
     addresses: dict[int, str] = field(default_factory=dict)  # by the last schedule info
+    deleted_below: dict[int, int] = field(default_factory=dict)  # as a deletion's reply said
 
     @property
     def uuid(self) -> str:
         """The uuid, which no other topic ever has."""
         return uuid_of(self.resource)
+
+
+class Actor(Protocol):
+    """A client that runs until it is cancelled."""
+
+    name: str
+
+    async def run(self) -> None: ...
 
 
 class Client:
@@ -130,10 +139,13 @@ class Client:
 
     def block(self, ids: Sequence[str], stamp: ProducerStamp | None = None) -> MessageBlock:
         """A block whose payload names its messages."""
+        return MessageBlock(payload.encode(ids, self.filler()), len(ids), producer=stamp)
+
+    def filler(self) -> bytes:
+        """What follows the names in a payload."""
         config, rng = self.world.config, self._payloads
         filler_bytes = self.rng.randrange(config.filler_bytes_max)
-        rest = payload.filler(rng.choice(config.payloads), filler_bytes, rng)
-        return MessageBlock(payload.encode(ids, rest), len(ids), producer=stamp)
+        return payload.filler(rng.choice(config.payloads), filler_bytes, rng)
 
     async def get(
         self,

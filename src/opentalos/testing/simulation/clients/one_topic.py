@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from opentalos.testing.simulation.clients.message_clients import LiveTopic, Producer, Reader
-from opentalos.testing.simulation.clients.workload import Actor, Admin, Auditor
+from opentalos.testing.simulation.clients.message_clients import Actor, LiveTopic, Producer, Reader
+from opentalos.testing.simulation.clients.workload import Admin, Auditor
 from opentalos.testing.simulation.world.world import World
 
 

@@ -14,6 +14,7 @@ from opentalos.testing.simulation.clients.message_clients import (
     NEIGHBOUR,
     OWNER,
     RETRY_S,
+    Actor,
     Client,
     IdempotentProducer,
     LiveTopic,
@@ -22,6 +23,7 @@ from opentalos.testing.simulation.clients.message_clients import (
     Stranger,
     decode_blocks,
 )
+from opentalos.testing.simulation.clients.records.scene import create_records, record_clients
 from opentalos.testing.simulation.clients.shared_topics import share_with_neighbour, sharing_clients
 from opentalos.testing.simulation.clients.storage_clients import (
     Crowd,
@@ -49,14 +51,6 @@ PARTITIONS_MAX = 3
 GROUPS = ("g1", "g2")
 RETENTION_S = (4, 8, 3_600)  # of a topic, one of these
 RETENTION_BYTES = (2 << 10, 6 << 10)
-
-
-class Actor(Protocol):
-    """A client that runs until it is cancelled."""
-
-    name: str
-
-    async def run(self) -> None: ...
 
 
 class Finding(Protocol):
@@ -263,6 +257,7 @@ class Auditor(Client):
         for topic in self.topics:
             for partition in range(topic.partitions):
                 await self._read_partition(topic, partition)
+                await self._read_deleted(topic, partition)
                 server = await self.server()
                 for worker in workers:
                     await worker.checkpoint(server, topic, partition, healed=True)
@@ -349,6 +344,12 @@ class Auditor(Client):
                 return
             await asyncio.sleep(RETRY_S)
 
+    async def _read_deleted(self, topic: LiveTopic, partition: int) -> None:
+        """Ask for what was deleted last; it must be refused."""
+        start = topic.deleted_below.get(partition, 0)
+        if start:
+            await self.get(await self.server(), topic, partition, start - 1, quiet=True)
+
     async def _read_once(self, topic: LiveTopic, partition: int, late: bool) -> Operation:
         server = await self.server()
         args = {"healed": True} if late else {}
@@ -373,8 +374,10 @@ class Auditor(Client):
             if result is None or not result.blocks:
                 self.world.recorder.fail(operation, f"at {offset}: {read.error or 'nothing'}")
                 return operation
-            blocks += [(base, ids) for base, ids in decode_blocks(result) if base >= offset]
-            times += [(each.base_offset, each.append_ms) for each in result.blocks]
+            # The log may begin within a block.
+            for base, ids in decode_blocks(result):
+                blocks.append((max(base, offset), ids[max(0, offset - base) :]))
+            times += [(max(each.base_offset, offset), each.append_ms) for each in result.blocks]
             offset = result.blocks[-1].next_offset
         times = list(dict.fromkeys(times))  # two replies may contain the same block
         self.world.recorder.ok(
@@ -430,7 +433,9 @@ def _message_clients(world: World, topics: list[LiveTopic]) -> list[Actor]:
     return clients
 
 
-async def _storage_clients(world: World, admin: Admin, topics: list[LiveTopic]) -> list[Actor]:
+async def _storage_clients(
+    world: World, admin: Admin, topics: list[LiveTopic], records: list[LiveTopic]
+) -> list[Actor]:
     """Clients that only the storage worlds have."""
     config, clients = world.config, list[Actor]()
     if config.neighbour:
@@ -439,6 +444,8 @@ async def _storage_clients(world: World, admin: Admin, topics: list[LiveTopic]) 
         clients.append(Neighbour(world, "neighbour", topics))
     if config.shared:
         clients += sharing_clients(world, GROUPS, topics)
+    if config.records:
+        clients += record_clients(world, records, topics)
     if config.crowded:
         clients += [Crowd(world, f"crowd{n}", topics) for n in range(2)]
     if config.changed:
@@ -469,7 +476,8 @@ async def standard_workload(world: World) -> None:
     tables = TableScene(world)
     await tables.create()
     clients: list[Actor] = [admin, *_message_clients(world, topics)]
-    clients += await _storage_clients(world, admin, topics)
+    records = await create_records(world, admin.create)
+    clients += await _storage_clients(world, admin, topics, records)
     clients = [*(clients if world.config.messages else ()), *tables.clients()]
     tasks = [asyncio.create_task(each.run(), name=each.name) for each in clients]
     await world.inject_faults()
@@ -477,7 +485,7 @@ async def standard_workload(world: World) -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await world.heal()
-    auditor = Auditor(world, topics)
+    auditor = Auditor(world, [*topics, *records])
     await auditor.probe()
     await tables.probe()
     if rng.random() < 0.5:

@@ -25,5 +25,17 @@ OUTAGE = ClusterConfig(
         meta_down=0.3, meta_down_s=12.0, crash=0.1, pause=0.2, cut_storage=0.1, power_loss=0.03
     ),
 )
+# Partitions with records of Kafka's producers move.
+MOVED_RECORDS = ClusterConfig(
+    records=True,
+    metered=1.0,
+    tabled=0.0,
+    files=FileFaults(commit_slow=0.03, commit_fails=0.02),
+    meta=MetaFaults(unknown=0.03),
+    rows=RowFaults(),
+    cluster=ClusterFaults(crash=0.2, restart=0.1, pause=0.1, cut_meta=0.1, power_loss=0.03),
+)
 
-CLUSTER_WORLDS: Mapping[str, ClusterConfig] = MappingProxyType({"outage": OUTAGE})
+CLUSTER_WORLDS: Mapping[str, ClusterConfig] = MappingProxyType(
+    {"outage": OUTAGE, "moved-records": MOVED_RECORDS}
+)

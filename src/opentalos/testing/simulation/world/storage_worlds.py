@@ -135,6 +135,14 @@ REPLICAS = replace(
     meta=MetaFaults(unknown=0.05),
     world=WorldFaults(process_crash=0.15, power_loss=0.1, usurped=0.1, stop=0.05),
 )
+RECORDS = replace(
+    _QUIET,
+    records=True,
+    metered=1.0,
+    files=FileFaults(commit_fails=0.05, commit_slow=0.1, create_fails=0.03),
+    meta=MetaFaults(unknown=0.05),
+    world=WorldFaults(process_crash=0.15, power_loss=0.1, usurped=0.05, stop=0.05),
+)
 
 STORAGE_WORLDS: Mapping[str, WorldConfig] = MappingProxyType(
     {
@@ -150,5 +158,6 @@ STORAGE_WORLDS: Mapping[str, WorldConfig] = MappingProxyType(
         "hanging": HANGING,
         "shared": SHARED,
         "replicas": REPLICAS,
+        "records": RECORDS,
     }
 )

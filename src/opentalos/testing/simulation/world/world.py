@@ -172,6 +172,7 @@ class WorldConfig:
     changed: bool = False  # whether the durability of topics is changed
     neighbour: bool = False  # whether another tenant has a topic without faults
     shared: bool = False  # whether it was granted the owner's topics, and uses the same names
+    records: bool = False  # whether Kafka's producers have a topic, and beginnings are deleted
     crowded: bool = False  # whether a tenant sends bursts to all its partitions
     cpu_share: float = 0.0  # of a server's callbacks, that take processor time
     bounds: Bounds | None = None  # smaller ones than the product's
@@ -188,6 +189,7 @@ class World:
         self.seed, self.config = seed, config or WorldConfig()
         rng = self.rng("world")
         shuffled = rng.random() < self.config.shuffle
+        self._bounds = small_bounds(self.config.bounds, high_sequences=self.config.records)
         self.loop = SimulationLoop(self.rng("shuffle") if shuffled else None)
         if self.config.cpu_share:
             self.loop.cpu, self.loop.cpu_share = self.rng("cpu"), self.config.cpu_share
@@ -213,8 +215,7 @@ class World:
         self.current: SimulatedServer | None = None
         self.zombies: list[SimulatedServer] = []
         self._servers: list[SimulatedServer] = []
-        self._jump_ms = 0
-        self._wrong_ms = 0  # by the storage nemesis
+        self._jump_ms = self._wrong_ms = 0  # the second by the storage nemesis
         self._folders: Callable[[], tuple[str, list[str]]] = lambda: ("", [])
         self._nemesis = self.rng("nemesis")
 
@@ -244,7 +245,7 @@ class World:
             )
             await scenario(self)
 
-        with witness_errors(self._truncated) as witness, small_bounds(self.config.bounds):
+        with witness_errors(self._truncated) as witness, self._bounds:
             try:
                 self.loop.run(main())
             except (SimulationDeadlock, SimulationRunaway) as error:

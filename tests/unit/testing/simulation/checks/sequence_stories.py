@@ -75,6 +75,11 @@ def refused_after_a_deletion_in_a_cluster(tale: Tale) -> None:
     refused(tale)
 
 
+def refused_behind_another_batch(tale: Tale) -> None:
+    error = "SequenceGap: sequence 1, expected 0"
+    tale.refuse("put", error, ids=["a"], idempotent=True, pipelined=True, server="s1")
+
+
 CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "false-sequence-gap": (
         [
@@ -91,6 +96,7 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
             refused_for_a_gap_that_the_power_tore,
             refused_by_a_rival_of_the_one_that_deleted,
             refused_while_a_rival_may_have_deleted,
+            refused_behind_another_batch,
         ],
     ),
 }

@@ -12,6 +12,7 @@ from tests.unit.testing.simulation.checks import (
     lookup_stories,
     membership_stories,
     metering_stories,
+    record_stories,
     sequence_stories,
     storage_stories,
     stories,
@@ -30,6 +31,7 @@ CASES = (
     | lookup_stories.CASES
     | membership_stories.CASES
     | metering_stories.CASES
+    | record_stories.CASES
     | egress_stories.CASES
     | kept_stories.CASES
     | sequence_stories.CASES

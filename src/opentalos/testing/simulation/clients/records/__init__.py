@@ -1,0 +1,1 @@
+"""Clients of a topic with the records of Kafka's producers."""

@@ -1,0 +1,37 @@
+"""The clients of a world with records of Kafka: producers, readers, and deletions of beginnings."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from opentalos.testing.simulation.clients.message_clients import LiveTopic
+from opentalos.testing.simulation.clients.records.deletions import Deleter
+from opentalos.testing.simulation.clients.records.producers import (
+    FIRST_ID,
+    KafkaProducer,
+    TalosProducer,
+)
+from opentalos.testing.simulation.clients.records.readers import RecordReader
+from opentalos.testing.simulation.world.world import World
+
+PRODUCERS: Final = 2
+READERS: Final = 2
+
+
+async def create_records(
+    world: World, create: Callable[..., Awaitable[LiveTopic]]
+) -> list[LiveTopic]:
+    """Topics for Kafka's producers, if the world has any; nobody changes or deletes them."""
+    return [await create("records", partitions=2, flushed=False)] if world.config.records else []
+
+
+def record_clients(
+    world: World, records: list[LiveTopic], topics: list[LiveTopic]
+) -> "list[Deleter | KafkaProducer | RecordReader | TalosProducer]":
+    """Clients of the topics with records, and a deleter of messages of any topic."""
+    numbers = range(PRODUCERS)
+    return [
+        *[KafkaProducer(world, f"kafka{n}", records, FIRST_ID + n) for n in numbers],
+        TalosProducer(world, "talos", records),
+        *[RecordReader(world, f"fetcher{n}", records) for n in range(READERS)],
+        Deleter(world, "deleter", records, topics),
+    ]

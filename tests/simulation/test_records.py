@@ -1,0 +1,50 @@
+"""Records of Kafka's producers, and deleted beginnings of logs, in the simulated world.
+
+The storage worlds ``records`` and ``moved-records`` play them; see test_storage_worlds.py.
+"""
+
+from collections import Counter
+
+import pytest
+from tests.simulation.mutants import Mutant
+from tests.simulation.proof import check_enough, prove_caught
+from tests.simulation.record_mutants import RECORD_CLUSTER_MUTANTS, RECORD_MUTANTS
+
+from opentalos.testing.simulation.cluster.world import ClusterConfig
+from opentalos.testing.simulation.seed_run import run_cluster_seed, run_seed, run_storage_seed
+
+
+@pytest.mark.parametrize("mutant", RECORD_MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.timeout(300)  # it stops at the third catch; a busy machine needs its time
+def test_a_mutant_is_caught_by_name(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    prove_caught(mutant, mutant.config, run_seed, monkeypatch)
+
+
+@pytest.mark.parametrize("mutant", RECORD_CLUSTER_MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.timeout(300)
+def test_a_mutant_of_a_cluster_is_caught_by_name(
+    mutant: Mutant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(mutant.config, ClusterConfig)
+    prove_caught(mutant, mutant.config, run_cluster_seed, monkeypatch)
+
+
+def test_there_are_enough_mutants_with_names_of_their_own() -> None:
+    check_enough(RECORD_MUTANTS)
+
+
+@pytest.mark.timeout(120)
+def test_seeds_cover_what_matters() -> None:
+    """Batches are repeated behind others, and beginnings deleted with every outcome."""
+    batches, deletions, refused = Counter[str](), Counter[str](), 0
+    for seed in range(3):
+        history = run_storage_seed(seed, "records").history
+        for put in history.of("put"):
+            if "lane" in put.args:
+                batches[put.outcome.value] += 1
+                refused += put.error.startswith("SequenceGap")
+        deletions.update(trim.outcome.value for trim in history.of("trim"))
+        assert any(read.args.get("quiet") for read in history.of("read"))
+    assert min(batches["ok"], batches["fail"], batches["unknown"], refused) > 20
+    assert deletions["ok"] > 20
+    assert deletions["unknown"] > 0
