@@ -1,4 +1,4 @@
-"""Mutants of Kafka's records and of deleted beginnings; see ``mutants`` for what one proves."""
+"""Mutants of Kafka's records, groups, and deleted beginnings; see ``mutants`` for their use."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,8 +8,12 @@ import pytest
 from tests.simulation.metering_mutants import drop_what_is_not_metered
 from tests.simulation.mutants import Mutant, _names
 
+from opentalos.broker.groups.group_names import user_of
+from opentalos.broker.groups.kafka import offsets
+from opentalos.broker.groups.kafka.offsets import KafkaOffsetService
 from opentalos.broker.messaging.reading import fetches
 from opentalos.broker.messaging.reading.fetches import FetchService
+from opentalos.group.kafka.leases import Seat, worker_of
 from opentalos.log.manifest import deletion
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.metering import recount
@@ -205,6 +209,23 @@ def meter_only_what_readers_get(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recount, "_counted", counted)
 
 
+# --- members of groups ----------------------------------------------------------------------------
+
+
+def let_former_members_commit(patch: pytest.MonkeyPatch) -> None:
+    """Nobody asks whether a member is still one."""
+
+    async def commit(
+        self: KafkaOffsetService, caller: Any, hosted: Any, committer: Any, offset: Any
+    ) -> Any:
+        user = user_of(caller, offset.topic, committer.group)
+        seat = Seat(worker=worker_of(committer.who.member), address="", may_take=lambda _: True)
+        await self._leases.commit(user, seat, await self._position(offset))
+
+    patch.setattr(offsets, "_refusal", lambda hosted, committer: None)
+    patch.setattr(KafkaOffsetService, "_commit", commit)
+
+
 RECORD_MUTANTS = (
     Mutant(
         "take a block although one before it failed",
@@ -311,6 +332,12 @@ RECORD_CLUSTER_MUTANTS = (
         "store a repetition after a move",
         _names("duplicate"),
         store_a_repetition_of_a_kafka_producer,
+        MOVED_RECORDS,
+    ),
+    Mutant(
+        "let former members commit",
+        _names("stale-commit"),
+        let_former_members_commit,
         MOVED_RECORDS,
     ),
 )

@@ -10,6 +10,7 @@ from tests.simulation.mutants import Mutant
 from tests.simulation.proof import check_enough, prove_caught
 from tests.simulation.record_mutants import RECORD_CLUSTER_MUTANTS, RECORD_MUTANTS
 
+from opentalos.testing.simulation.cluster.storage_worlds import MOVED_RECORDS
 from opentalos.testing.simulation.cluster.world import ClusterConfig
 from opentalos.testing.simulation.seed_run import run_cluster_seed, run_seed, run_storage_seed
 
@@ -48,3 +49,14 @@ def test_seeds_cover_what_matters() -> None:
     assert min(batches["ok"], batches["fail"], batches["unknown"], refused) > 20
     assert deletions["ok"] > 20
     assert deletions["unknown"] > 0
+
+
+@pytest.mark.timeout(120)
+def test_members_commit_and_former_ones_are_refused() -> None:
+    commits = [
+        commit
+        for seed in range(3)
+        for commit in run_cluster_seed(seed, MOVED_RECORDS).history.of("member-commit")
+    ]
+    assert sum(commit.ok for commit in commits) > 20
+    assert any(commit.error == "not a member any more" for commit in commits)

@@ -33,6 +33,9 @@ unique in the whole history.
 | changes | table, topic, partition | start, next, changes: [[offset, change]] |
 | mark | table, topic | timestamp_ms, offsets: [[partition, next]] |
 | stream | table, topic, enabled | |
+| member-join | group, topic; of a Kafka group | member, generation, partitions it was given |
+| member-commit | group, topic, partition, offset, member, generation | |
+| member-beat, member-leave | group, topic | |
 | take-lease, renew-lease | lease, holder, ttl_s, epoch? of a renewal | epoch |
 | release-lease | lease, holder, epoch | |
 | lease-write | lease, holder, epoch: a write that is refused below the highest epoch seen | |

@@ -150,6 +150,7 @@ HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
     offsets.lost_floors,
     offsets.deleted_reads,
     groups.stale_commits,
+    groups.stale_member_commits,
     groups.left_workers_listed,
     groups.commits_after_reset,
     groups.lost_checkpoints,

@@ -73,6 +73,39 @@ def stale_commits(history: History) -> Iterator[Anomaly]:
                         yield Anomaly("stale-commit", f"{key}: {lock} held the lease: {commit}")
 
 
+def stale_member_commits(history: History) -> Iterator[Anomaly]:
+    """Two members of a Kafka group committed in turn, and the second had not joined in between.
+
+    A commit proves that its member had the partition, and only a later join gives it to another.
+    """
+    deleted = deleted_topics(history)
+    joins: dict[tuple[str, str], list[Operation]] = defaultdict(list)
+    for join in history.of("member-join"):
+        if join.may_be_done:
+            joins[join.process, join.args["group"]].append(join)
+    accepted: dict[GroupPartition, list[Operation]] = defaultdict(list)
+    for commit in history.of("member-commit"):
+        if commit.ok and not _is_late(commit, deleted):
+            args = commit.args
+            key = GroupPartition(args["group"], args["topic"], args["partition"])
+            accepted[key].append(commit)
+    for key, commits in accepted.items():
+        for commit in commits:
+            asked = [
+                join.ended_s if join.ok else float("inf")
+                for join in joins[commit.process, key.group]
+                if join.began_s < commit.ended_s
+            ]
+            since_s = max(asked, default=float("-inf"))
+            for other in commits:
+                if (
+                    other.process != commit.process
+                    and since_s < other.began_s
+                    and other.ended_s < commit.began_s
+                ):
+                    yield Anomaly("stale-commit", f"{key}: {other}, and then {commit}")
+
+
 def _certain_until(
     key: GroupPartition,
     lock: Operation,

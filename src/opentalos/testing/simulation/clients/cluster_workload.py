@@ -19,7 +19,11 @@ from opentalos.testing.simulation.clients.message_clients import (
     Reader,
     Stranger,
 )
-from opentalos.testing.simulation.clients.records.scene import create_records, record_clients
+from opentalos.testing.simulation.clients.records.scene import (
+    create_records,
+    members,
+    record_clients,
+)
 from opentalos.testing.simulation.clients.tables.workload import TableScene
 from opentalos.testing.simulation.clients.workload import (
     GROUPS,
@@ -203,6 +207,7 @@ async def cluster_workload(world: ClusterWorld) -> None:
     records = await create_records(world, admin.create)
     if records:
         clients += record_clients(world, records, topics)
+        clients += members(world, records)
         clients.append(Router(world, records, "record router"))
     workers = range(world.cluster_config.workers)
     clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in workers]

@@ -23,6 +23,7 @@ from opentalos.broker.cluster.membership import LEND
 from opentalos.broker.cluster.records import LeavingKind
 from opentalos.model.errors import TalosError
 from opentalos.model.limits import ClusterLimits
+from opentalos.model.settings.kafka import KafkaGroupLimits
 from opentalos.testing.simulation.cluster.control_view import ControlView
 from opentalos.testing.simulation.cluster.network import SimulatedNetwork
 from opentalos.testing.simulation.cluster.peers import Directory, address_of
@@ -60,6 +61,10 @@ CLUSTER_LIMITS = ClusterLimits(
     handover_s=1.0,
     peer_timeout_s=3.0,
 )
+
+
+# A session is shorter than what a member oversleeps, and a rebalance than a run.
+KAFKA_GROUP = KafkaGroupLimits(session_min_s=1.0, rebalance_max_s=3.0, initial_delay_s=0.2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +231,7 @@ class ClusterWorld(World):
             message=config.message,
             topic=config.topic,
             group=config.group,
+            kafka_group=KAFKA_GROUP,
             quota=self.quota,
             metering=metering_of(self.config.egress, self.config.storage) if self.metered else None,
             minute_ms=self.config.minute_ms,

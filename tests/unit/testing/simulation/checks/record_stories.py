@@ -128,6 +128,36 @@ def the_first_was_dropped(tale: Tale) -> None:
     tale.final(2, "p.0:2")
 
 
+def joined(tale: Tale, process: str) -> None:
+    join = tale.begin("member-join", process, group="g")
+    tale.ok(join, member=process, generation=1, partitions=[0])
+
+
+def committed(tale: Tale, process: str) -> None:
+    tale.ok(tale.begin("member-commit", process, group="g", offset=1))
+
+
+def in_turn_without_a_join(tale: Tale) -> None:
+    for process in ("a", "b"):
+        joined(tale, process)
+        committed(tale, process)
+    committed(tale, "a")
+
+
+def in_turn_with_joins(tale: Tale) -> None:
+    for process in ("a", "b", "a"):
+        joined(tale, process)
+        committed(tale, process)
+
+
+def perhaps_joined_again(tale: Tale) -> None:
+    for process in ("a", "b"):
+        joined(tale, process)
+        committed(tale, process)
+    tale.recorder.unknown(tale.begin("member-join", "a", group="g"), "ServerLost")
+    committed(tale, "a")
+
+
 CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "lost-floor": (
         [

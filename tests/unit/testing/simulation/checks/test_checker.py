@@ -53,6 +53,11 @@ def names(history: History) -> set[str]:
 HAVING = [(name, story) for name, (having, _) in CASES.items() for story in having]
 FREE = [(name, story) for name, (_, free) in CASES.items() for story in free]
 FREE.append(("stale-commit", cluster_stories.commit_after_an_unlock_that_came_late))
+FREE += [
+    ("stale-commit", record_stories.in_turn_with_joins),
+    ("stale-commit", record_stories.perhaps_joined_again),
+]
+HAVING.append(("stale-commit", record_stories.in_turn_without_a_join))
 
 
 @pytest.mark.parametrize(("name", "story"), HAVING)

@@ -5,6 +5,7 @@ from typing import Final
 
 from opentalos.testing.simulation.clients.message_clients import LiveTopic
 from opentalos.testing.simulation.clients.records.deletions import Deleter
+from opentalos.testing.simulation.clients.records.members import KafkaMember
 from opentalos.testing.simulation.clients.records.producers import (
     FIRST_ID,
     KafkaProducer,
@@ -15,6 +16,7 @@ from opentalos.testing.simulation.world.world import World
 
 PRODUCERS: Final = 2
 READERS: Final = 2
+MEMBERS: Final = 3  # of a group; there are fewer partitions
 
 
 async def create_records(
@@ -22,6 +24,11 @@ async def create_records(
 ) -> list[LiveTopic]:
     """Topics for Kafka's producers, if the world has any; nobody changes or deletes them."""
     return [await create("records", partitions=2, flushed=False)] if world.config.records else []
+
+
+def members(world: World, records: list[LiveTopic]) -> list[KafkaMember]:
+    """Members of one group on a topic with records."""
+    return [KafkaMember(world, f"member{n}", topic) for topic in records for n in range(MEMBERS)]
 
 
 def record_clients(
