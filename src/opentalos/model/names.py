@@ -18,9 +18,7 @@ AUDIT_TOPIC = "__audit"  # who changed what: wire/metrics/audit_event.py
 SYSTEM_TOPICS = (METRICS_TOPIC, USAGE_TOPIC, AUDIT_TOPIC)
 TOPIC_NAME_CHARS_MAX = 120
 GROUP_NAME_CHARS_MAX = 200
-_TOPIC_NAME = re.compile(
-    r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,119}|_[a-zA-Z0-9][a-zA-Z0-9._-]{0,118}"
-)
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,119}|_[a-zA-Z0-9][a-zA-Z0-9._-]{0,118}")
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,199}")
 _NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?")
 

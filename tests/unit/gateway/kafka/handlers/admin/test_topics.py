@@ -98,7 +98,7 @@ async def test_each_topic_fails_on_its_own_and_says_why() -> None:
         by_hand.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1])]
         wrong = {
             "a topic exists": new("there"),
-            "a name that is not allowed": new("_t"),
+            "a name that is not allowed": new("__t"),
             "no partition": new("t2", 0),
             "too many partitions": new("t3", 100_000),
             "no replica": new("t4", 1, 0),
