@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from tests.server_process import ROOT_KEY, Key
 
@@ -25,7 +25,7 @@ class KafkaWire:
         self.reader: asyncio.StreamReader
         self.writer: asyncio.StreamWriter
 
-    async def __aenter__(self) -> "KafkaWire":
+    async def __aenter__(self) -> Self:
         self.reader, self.writer = await asyncio.open_connection(
             self._host,
             self._port,
@@ -76,7 +76,7 @@ class KafkaWire:
         assert number == self._number
         return response
 
-    async def plain(self, key: Key = ROOT_KEY) -> "KafkaWire":
+    async def plain(self, key: Key = ROOT_KEY) -> Self:
         """Authenticate with a key."""
         response = await self.offer("PLAIN", f"\0{key.key_id}\0{key.secret}".encode())
         assert response.error_code == 0, response.error_message

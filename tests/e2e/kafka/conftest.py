@@ -1,10 +1,10 @@
 """One real server, and what clients of Kafka need to reach it."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.e2e.kafka.clients import kafka_address
 from tests.server_process import ROOT_KEY, ServerProcess
 
 from opentalos.sdk import ClientConfig
@@ -17,11 +17,6 @@ def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPro
     running = ServerProcess(tmp_path_factory.mktemp("kafka-server")).start()
     yield running
     running.stop()
-
-
-def kafka_address(server: ServerProcess) -> str:
-    """HOST:PORT of its Kafka port."""
-    return str(json.loads((server.data / "server.json").read_text())["kafka"])
 
 
 @pytest.fixture

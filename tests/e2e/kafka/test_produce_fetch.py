@@ -3,12 +3,14 @@
 import asyncio
 import struct
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.kafka.conftest import kafka_address
+from tests.e2e.kafka.clients import kafka_address
 from tests.e2e.kafka.raw_kafka import RawKafka
-from tests.server_process import ServerProcess
+from tests.e2e.rest.client import rest
+from tests.server_process import ROOT_KEY, Key, ServerProcess
 
 from opentalos.sdk import ClientConfig, Message, aio
 from opentalos.sdk.errors import OffsetOutOfRange
@@ -30,7 +32,7 @@ from opentalos.wire.kafka._generated.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
-from opentalos.wire.kafka.apis import ApiKey
+from opentalos.wire.kafka.apis import ApiKey, api_of
 from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.message.kafka_batch import HEAD, set_crc
 from opentalos.wire.message.kafka_format import encode_kafka_batch
@@ -161,7 +163,7 @@ async def test_five_requests_in_flight_keep_their_order(
     sequence = 0
     for each in values:
         records = batch(*each, producer=(77, 0, sequence))
-        raw.send(ApiKey.PRODUCE, 9, ProduceRequest(**produce_fields("in-flight", records)))
+        await raw.begin(ApiKey.PRODUCE, 9, ProduceRequest(**produce_fields("in-flight", records)))
         sequence += len(each)
     expected = 0
     for each in values:
@@ -176,7 +178,7 @@ async def test_nothing_answers_acks_0_and_the_records_are_stored(
 ) -> None:
     await topic_id(sdk_config, "no-acks")
     fields = produce_fields("no-acks", batch(b"x"), acks=0)
-    raw.send(ApiKey.PRODUCE, 9, ProduceRequest(**fields))
+    await raw.begin(ApiKey.PRODUCE, 9, ProduceRequest(**fields))
     fetched = await raw.call(
         ApiKey.FETCH, 11, **fetch_fields("no-acks", {0: 0}, max_wait_ms=10_000)
     )
@@ -367,3 +369,35 @@ async def test_deleted_records_are_gone_for_every_reader(
     assert (await put(raw, "deleted", batch(b"c"))).base_offset == 6
     fetched = await raw.call(ApiKey.FETCH, 11, **fetch_fields("deleted", {0: 6}))
     assert b"c" in bytes(fetched.responses[0].partitions[0].records)
+
+
+async def test_a_stop_does_not_wait_for_a_long_poll(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "stopped").start()
+    config = ClientConfig(endpoints=(server.url,), key_id=ROOT_KEY.key_id, secret=ROOT_KEY.secret)
+    await topic_id(config, "waiting")
+    async with RawKafka(kafka_address(server)) as raw:
+        fields = fetch_fields("waiting", {0: 0}, max_wait_ms=60_000)
+        await raw.begin(ApiKey.FETCH, 11, api_of(ApiKey.FETCH).request(**fields))
+        async with RawKafka(kafka_address(server)) as other:  # it began before this is answered
+            await other.call(ApiKey.METADATA, 12, topics=[])
+        await asyncio.to_thread(server.stop)
+        assert await raw.ended()
+    assert "drain time exceeded" not in server.stderr()
+
+
+async def test_who_may_not_put_learns_nothing_of_the_log(
+    raw: RawKafka, kafka_server: ServerProcess, sdk_config: ClientConfig
+) -> None:
+    topic = await topic_id(sdk_config, "granted")
+    assert (await put(raw, "granted", batch(b"a"))).log_start_offset == 0
+    assert rest(kafka_server, "POST", "principals", {"id": "carla"}).status == 201
+    made = rest(kafka_server, "POST", "principals/carla/keys").document
+    grant = "topics/granted/permissions/carla"
+    async with RawKafka(kafka_address(kafka_server), Key(made["key_id"], made["secret"])) as carla:
+        assert rest(kafka_server, "PUT", grant, {"permissions": ["PUT_MESSAGE"]}).status < 300
+        answer = await put(carla, topic, batch(b"b"), 13)
+        assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (0, 1, 0)
+        assert rest(kafka_server, "DELETE", grant).status < 300
+        answer = await put(carla, topic, batch(b"c"), 13)
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert (answer.base_offset, answer.log_start_offset) == (-1, -1)

@@ -7,7 +7,6 @@ from opentalos.model.errors import NotOwner, TopicNotExist
 from opentalos.model.identity import Permission
 from opentalos.wire.kafka.errors import ErrorCode
 
-NO_ID = bytes(16)
 _KNOWN_MAX = 1_000  # topics of one connection
 
 

@@ -110,7 +110,7 @@ class KafkaGroups:
             return None
         return topic, user_of(caller, topic, name)
 
-    def is_elsewhere(self, worker: str, group: Hosted) -> bool:
+    def is_elsewhere(self, worker: str, group: object) -> bool:
         """Whether a worker id is of a live member of another group."""
         groups = self._members.get(worker, ())
         return bool(groups) and group not in groups

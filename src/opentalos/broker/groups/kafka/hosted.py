@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import math
-from collections.abc import Coroutine, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, assigned_partitions
 from opentalos.broker.values import Topic
@@ -97,23 +98,83 @@ class Surroundings(Protocol):
     def topic_user(
         self, caller: Principal, name: str, topic: str
     ) -> tuple[Topic, GroupUser] | None: ...
-    def is_elsewhere(self, worker: str, group: Hosted) -> bool: ...
+    def is_elsewhere(self, worker: str, group: object) -> bool: ...
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None: ...
     def changed(self, group: Hosted) -> None: ...
 
 
-class HostedGroup:
-    """Drives the state machine of one group: timers, answers, and grants in the rows."""
+class Timed(Protocol):
+    """A state machine of a group, of either protocol. Times are the loop's."""
 
-    def __init__(self, name: GroupName, machine: ClassicGroup, around: Surroundings) -> None:
+    def deadline_s(self) -> float: ...
+    def tick(self, now_s: float) -> None: ...
+
+
+M = TypeVar("M", bound=Timed)
+
+
+class HostedMembers(ABC, Generic[M]):
+    """What groups of both protocols share: who holds what, and the timer of the state machine."""
+
+    def __init__(self, name: GroupName, machine: M, around: Surroundings) -> None:
         self.name, self.machine = name, machine
         self._around = around
         self.holders: dict[str, Holder] = {}  # by member id
         self.forgotten = False
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._tickets = 0
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Act on what the state machine decided."""
+
+    def seat_of(self, member: str) -> Seat:
+        """The member as rows know it."""
+        return Seat(
+            worker=worker_of(member),
+            address=self.holders[member].address,
+            may_take=self._may_take,
+        )
+
+    def forget(self) -> None:
+        """Another server coordinates the group: its rows are left alone."""
+        self.forgotten = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _release(self, members: Iterable[str]) -> None:
+        """They are no members any more: others may have what they held."""
+        for member in members:
+            holder = self.holders.pop(member, None)
+            if holder is not None and holder.held:
+                release = released(self._around.leases, member, holder.held)
+                self._around.spawn(release, f"release partitions of {member}")
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_s = self.machine.deadline_s()
+        if due_s < math.inf and not self.forgotten:
+            self._timer = self._loop.call_at(due_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        # A timer may fire a little early.
+        self.machine.tick(max(self._loop.time(), self.machine.deadline_s()))
+        self.settle()
+
+    def _may_take(self, owner: str) -> bool:
+        return owner.startswith(worker_of("")) and not self._around.is_elsewhere(owner, self)
+
+
+class HostedGroup(HostedMembers[ClassicGroup]):
+    """Drives the state machine of one group: timers, answers, and grants in the rows."""
+
+    def __init__(self, name: GroupName, machine: ClassicGroup, around: Surroundings) -> None:
+        super().__init__(name, machine, around)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._tickets = 0
 
     # --- calls -----------------------------------------------------------------------------------
 
@@ -158,19 +219,9 @@ class HostedGroup:
         self.settle()
         return refusal
 
-    def seat_of(self, member: str) -> Seat:
-        """The member as rows know it."""
-        return Seat(
-            worker=worker_of(member),
-            address=self.holders[member].address,
-            may_take=self._may_take,
-        )
-
     def forget(self) -> None:
-        """Another server coordinates the group: its rows are left alone."""
-        self.forgotten = True
-        if self._timer is not None:
-            self._timer.cancel()
+        """Another server coordinates the group; who waits asks there."""
+        super().forget()
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():
@@ -191,32 +242,11 @@ class HostedGroup:
             answer = self._waiting.pop(ticket, None)
             if answer is not None and not answer.done():
                 answer.set_result(outcome)
-        for member in events.removed:
-            holder = self.holders.pop(member, None)
-            if holder is not None and holder.held:
-                release = released(self._around.leases, member, holder.held)
-                self._around.spawn(release, f"release partitions of {member}")
+        self._release(events.removed)
         if events.proposal is not None:
             self._around.spawn(self._grant(events.proposal), f"grant to group {self.name.name}")
         self._around.changed(self)
         self._schedule()
-
-    def _schedule(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due_s = self.machine.deadline_s()
-        if due_s < math.inf and not self.forgotten:
-            self._timer = self._loop.call_at(due_s, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        # A timer may fire a little early.
-        self.machine.tick(max(self._loop.time(), self.machine.deadline_s()))
-        self.settle()
-
-    def _may_take(self, owner: str) -> bool:
-        return owner.startswith(worker_of("")) and not self._around.is_elsewhere(owner, self)
 
     async def _grant(self, proposal: Proposal) -> None:
         """Give every member its partitions; then, and only then, they are published."""

@@ -1,7 +1,5 @@
 """HostedConsumerGroup: one group whose assignments the server decides, at its coordinator."""
 
-import asyncio
-import math
 from collections.abc import Mapping, Sequence
 
 from opentalos.broker.groups.group_names import user_of
@@ -9,6 +7,7 @@ from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, write_assi
 from opentalos.broker.groups.kafka.hosted import (
     GroupName,
     Holder,
+    HostedMembers,
     Surroundings,
     released,
 )
@@ -17,7 +16,6 @@ from opentalos.group.directory import GroupUser
 from opentalos.group.kafka.assignors import TopicPart
 from opentalos.group.kafka.consumer import ConsumerGroup
 from opentalos.group.kafka.consumer_member import ConsumerAnswer, ConsumerHeartbeat, Parts
-from opentalos.group.kafka.leases import Seat, worker_of
 from opentalos.group.kafka.values import (
     DescribedGroup,
     DescribedMember,
@@ -28,17 +26,12 @@ from opentalos.group.kafka.values import (
 from opentalos.model.identity import Principal
 
 
-class HostedConsumerGroup:
+class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
     """Drives the state machine of one group: timer, and grants in the rows."""
 
     def __init__(self, name: GroupName, machine: ConsumerGroup, around: Surroundings) -> None:
-        self.name, self.machine = name, machine
-        self.holders: dict[str, Holder] = {}  # by member id
-        self.forgotten = False
+        super().__init__(name, machine, around)
         self.topics: dict[str, Topic] = {}  # by uuid
-        self._around = around
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
 
     async def heartbeat(
         self, caller: Principal, heartbeat: ConsumerHeartbeat, topics: Mapping[str, Topic]
@@ -69,20 +62,6 @@ class HostedConsumerGroup:
     def check_commit(self, who: MemberId, generation: int) -> Refusal | None:
         """Whether a member may commit."""
         return self.machine.check(who, generation)
-
-    def seat_of(self, member: str) -> Seat:
-        """The member as rows know it."""
-        return Seat(
-            worker=worker_of(member),
-            address=self.holders[member].address,
-            may_take=self._may_take,
-        )
-
-    def forget(self) -> None:
-        """Another server coordinates the group: its rows are left alone."""
-        self.forgotten = True
-        if self._timer is not None:
-            self._timer.cancel()
 
     @property
     def type(self) -> str:
@@ -134,26 +113,9 @@ class HostedConsumerGroup:
 
     def settle(self) -> None:
         """Release what members leave, set the timer."""
-        for member in self.machine.take_removed():
-            holder = self.holders.pop(member, None)
-            if holder is not None and holder.held:
-                release = released(self._around.leases, member, holder.held)
-                self._around.spawn(release, f"release partitions of {member}")
+        self._release(self.machine.take_removed())
         self._around.changed(self)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due_s = self.machine.deadline_s()
-        if due_s < math.inf and not self.forgotten:
-            self._timer = self._loop.call_at(due_s, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        self.machine.tick(max(self._loop.time(), self.machine.deadline_s()))
-        self.settle()
-
-    def _may_take(self, owner: str) -> bool:
-        return owner.startswith(worker_of("")) and not self._around.is_elsewhere(owner, self)
+        self._schedule()
 
     async def _grant(self, member_id: str, assignment: Parts) -> None:
         holder = self.holders.get(member_id)

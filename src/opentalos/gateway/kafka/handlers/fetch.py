@@ -28,7 +28,8 @@ from opentalos.gateway.kafka.fetch_sessions import (
     Wanted,
 )
 from opentalos.gateway.kafka.gateway import Services
-from opentalos.gateway.kafka.topics import NO_ID, leader_of, missing_code, named_topic
+from opentalos.gateway.kafka.names import NO_ID
+from opentalos.gateway.kafka.topics import leader_of, missing_code, named_topic
 from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.identity import Permission
 from opentalos.wire.kafka._generated.fetch_response import FetchResponse, PartitionData

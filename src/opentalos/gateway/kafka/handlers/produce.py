@@ -20,7 +20,8 @@ from opentalos.broker.messaging.messages import PutTarget
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.gateway import Services
-from opentalos.gateway.kafka.topics import NO_ID, leader_of, missing_code, named_topic
+from opentalos.gateway.kafka.names import NO_ID
+from opentalos.gateway.kafka.topics import leader_of, missing_code, named_topic
 from opentalos.model.errors import (
     CorruptLog,
     OutcomeUnknown,

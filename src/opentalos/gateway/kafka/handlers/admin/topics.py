@@ -27,6 +27,7 @@ from opentalos.gateway.kafka.handlers.admin.topic_configs import (
     check_fixed,
     source_of,
 )
+from opentalos.gateway.kafka.names import NO_ID
 from opentalos.model.errors import TalosError, TopicNotExist
 from opentalos.model.identity import Permission
 from opentalos.model.settings.partitioning import with_partitioner
@@ -52,7 +53,6 @@ from opentalos.wire.kafka.errors import ErrorCode
 REPLICAS: Final = 1  # shown of every partition
 _DEFAULT: Final = -1
 _THROTTLES_CREATE, _THROTTLES_DELETE = 6, 5  # first versions whose clients know the code
-_NO_ID: Final = bytes(16)
 
 
 async def create(services: Services, call: KafkaCall) -> CreateTopicsResponse:
@@ -76,7 +76,7 @@ async def create(services: Services, call: KafkaCall) -> CreateTopicsResponse:
                 )
             )
         else:
-            topic_id = _NO_ID if request.validate_only else bytes.fromhex(topic.uuid)
+            topic_id = NO_ID if request.validate_only else bytes.fromhex(topic.uuid)
             results.append(
                 CreatableTopicResult(
                     name=wanted.name,
@@ -191,7 +191,7 @@ def _failed(topic: _Doomed, error: TalosError | Refused, outcome: Outcome) -> Ou
 async def _delete(services: Services, call: KafkaCall, doomed: _Doomed) -> str:
     """The name as the client knows it. Raises: TalosError, Refused."""
     context, caller, name = services.broker.context, call.caller, doomed.name
-    if (name is None) == (doomed.topic_id == _NO_ID):
+    if (name is None) == (doomed.topic_id == NO_ID):
         raise Refused(ErrorCode.INVALID_REQUEST, "name a topic either by name or by id")
 
     def find() -> Topic:
