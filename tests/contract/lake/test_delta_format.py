@@ -1,13 +1,17 @@
 """Readers of Delta need nothing of ours: the format alone says what the rows of a table are."""
 
 import json
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
+from opentalos.model.errors import StoreUnavailable
+from opentalos.pipelines.lake.delta.table import CHECKPOINT_COMMITS
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, Layout
 from opentalos.pipelines.lake.opening import open_lake_table
@@ -73,3 +77,31 @@ def test_a_commit_is_one_entry_of_the_log_with_its_transaction(tmp_path: Path) -
     stats = json.loads(added["stats"])
     assert stats["numRecords"] == 2
     assert stats["minValues"] == stats["maxValues"] == {"at": "2026-11-21T23:00:00.000000Z"}
+
+
+def test_a_reader_opens_fewer_commits_than_the_interval_of_checkpoints(
+    tmp_path: Path,
+) -> None:
+    table = open_lake_table(f"delta+file://{tmp_path}", LAYOUT)
+    for number in range(2 * CHECKPOINT_COMMITS):
+        table.commit(Batch("q", number), list(table.writer().write(rows("a").to_batches())))
+    last = json.loads((tmp_path / "_delta_log" / "_last_checkpoint").read_text())
+    assert 2 * CHECKPOINT_COMMITS - last["version"] < CHECKPOINT_COMMITS
+    assert DeltaTable(str(tmp_path)).transaction_version("q") == 2 * CHECKPOINT_COMMITS - 1
+    assert table.summary().rows == 2 * CHECKPOINT_COMMITS
+
+
+def test_a_store_that_never_answers_fails_the_batch_which_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = open_lake_table(f"delta+file://{tmp_path}", LAYOUT)
+    files = list(table.writer().write(rows("a").to_batches()))
+    answer = threading.Event()
+    with monkeypatch.context() as hanging:
+        hanging.setattr("opentalos.pipelines.lake.delta.table.OPEN_S", 0.01)
+        hanging.setattr("deltalake.DeltaTable", lambda *_, **__: answer.wait())
+        with pytest.raises(StoreUnavailable, match="no answer within"):
+            table.commit(Batch("q", 0), files)
+    answer.set()
+    assert table.commit(Batch("q", 0), files)
+    assert table.summary().rows == 1

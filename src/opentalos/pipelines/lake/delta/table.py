@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from opentalos.adapters.bounded_call import answered
 from opentalos.model.errors import (
     BadRequest,
     ConfigError,
@@ -57,7 +58,13 @@ if TYPE_CHECKING:
 MISSING: Final = "tables in the format of Delta need deltalake: pip install 'opentalos[lake]'"
 _NO_TABLE: Final = "could not open the table at {}: no table of Delta is there; check the URL"
 OWNER_PROPERTY: Final = "opentalos.owner"
+CHECKPOINT_PROPERTY: Final = "delta.checkpointInterval"
 COMMIT_TRIES_MAX: Final = 15  # of one commit, against other writers' commits
+OPEN_S: Final = 60.0  # at most to open a table; it takes 0.1 to 1 s
+CHANGE_S: Final = 900.0  # at most for a commit or a merge, which may read many files
+CHECKPOINT_COMMITS: Final = (
+    10  # a reader opens the commits since the last checkpoint, each by itself
+)
 _NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 PATH_AND_SIZE: Final = ("path", "size_bytes")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -241,7 +248,7 @@ class DeltaLakeTable:
         if batch.is_numbered and last is not None and last >= batch.number:
             return False
         with self._translated("write", OutcomeUnknown):
-            change(table)
+            answered(partial(change, table), CHANGE_S)
         return True
 
     def _added(self, files: Sequence[DataFile]) -> "list[AddAction | RemoveAction]":
@@ -279,24 +286,8 @@ class DeltaLakeTable:
         return [f"{root}/{path}" for path, _ in stored]
 
     def _create_table(self, *, create: bool) -> None:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import CommitFailedError
-
         with self._translated("open", StoreUnavailable):
-            if not DeltaTable.is_deltatable(self._url, self._options):
-                if not create:
-                    raise NotFound(_NO_TABLE.format(self._url))
-                with suppress(CommitFailedError):  # another process has created it meanwhile
-                    DeltaTable.create(
-                        self._url,
-                        self._layout.schema,
-                        mode="ignore",
-                        name=self._layout.name,
-                        partition_by=list(self._layout.partition_by),
-                        configuration=self._properties(),
-                        storage_options=self._options,
-                        raise_if_key_not_exists=False,  # keys of ours
-                    )
+            answered(partial(self._need_table, create=create), OPEN_S)
             table = self._open()
             found = pa.schema(table.schema().to_arrow())
         wanted = self._layout.schema
@@ -319,9 +310,30 @@ class DeltaLakeTable:
                 f"{self._owner}; choose another URL"
             )
 
+    def _need_table(self, *, create: bool) -> None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import CommitFailedError
+
+        if DeltaTable.is_deltatable(self._url, self._options):
+            return
+        if not create:
+            raise NotFound(_NO_TABLE.format(self._url))
+        with suppress(CommitFailedError):  # another process has created it meanwhile
+            DeltaTable.create(
+                self._url,
+                self._layout.schema,
+                mode="ignore",
+                name=self._layout.name,
+                partition_by=list(self._layout.partition_by),
+                configuration=self._properties(),
+                storage_options=self._options,
+                raise_if_key_not_exists=False,  # keys of ours
+            )
+
     def _properties(self) -> dict[str, str | None]:
         owner = {OWNER_PROPERTY: self._owner} if self._owner else {}
-        return {TIME_PROPERTY: self._layout.time, **owner}
+        checkpoints = {CHECKPOINT_PROPERTY: str(CHECKPOINT_COMMITS)}
+        return {TIME_PROPERTY: self._layout.time, **checkpoints, **owner}
 
     def _bound(self, added: pa.Table, bound: str) -> int | None:
         """The least or largest time of all files, Unix microseconds."""
@@ -335,7 +347,7 @@ class DeltaLakeTable:
     def _open(self) -> "DeltaTable":
         from deltalake import DeltaTable
 
-        return DeltaTable(self._url, storage_options=self._options)
+        return answered(partial(DeltaTable, self._url, storage_options=self._options), OPEN_S)
 
     def _condition(self, span: Span) -> str:
         at = f'"{self._layout.time}"'
@@ -375,7 +387,8 @@ def delta_layout(
         raise ConfigError(MISSING) from error
     with translated(f"could not open the table at {url}", StoreUnavailable):
         try:
-            table = DeltaTable(url.rstrip("/"), storage_options=dict(options))
+            found = partial(DeltaTable, url.rstrip("/"), storage_options=dict(options))
+            table = answered(found, OPEN_S)
         except TableNotFoundError as error:
             raise NotFound(_NO_TABLE.format(url)) from error
         metadata = table.metadata()
