@@ -24,7 +24,7 @@ from opentalos.broker.cluster.kafka_nodes import (
     KafkaNodes,
     SingleKafkaNode,
 )
-from opentalos.broker.cluster.ownership import SingleServerOwnership
+from opentalos.broker.cluster.ownership import SingleServerEpochs, SingleServerOwnership
 from opentalos.broker.cluster.partition_places import PartitionPlaces
 from opentalos.broker.cluster.records import SERVERS
 from opentalos.broker.cluster.service import ClusterService
@@ -188,7 +188,7 @@ class Broker:
         # The cluster; None: a single server.
         self.cluster: ClusterService | None = None
         self.places: PartitionPlaces | None = None
-        self.kafka_nodes = _kafka_nodes(context.config.server, cluster)
+        self.kafka_nodes = _kafka_nodes(context, cluster)
         if cluster is not None:
             self.cluster = ClusterService(context, cluster.state, cluster.controller, cluster.peers)
             self.places = PartitionPlaces(context, cluster.state.meta)
@@ -328,9 +328,10 @@ class Broker:
             self.kafka_nodes.advertise(kafka)
 
 
-def _kafka_nodes(server: str, cluster: Cluster | None) -> KafkaNodes:
+def _kafka_nodes(context: BrokerContext, cluster: Cluster | None) -> KafkaNodes:
+    server = context.config.server
     if cluster is None:
-        return SingleKafkaNode(server)
+        return SingleKafkaNode(server, context.epochs)
     return ClusterKafkaNodes(cluster.state, cluster.ownership, server)
 
 
@@ -441,6 +442,7 @@ def open_broker(
         throttle=throttle,
         spaces=spaces,
         ownership=cluster.ownership if cluster else SingleServerOwnership(config.advertise),
+        epochs=cluster.epochs if cluster else SingleServerEpochs(clock.wall_ms()),
         keys=keys,
         peers=peers,
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from opentalos.broker.audit.trail import AuditTrail
-from opentalos.broker.cluster.ownership import Ownership
+from opentalos.broker.cluster.ownership import LeaderEpochs, Ownership
 from opentalos.broker.long_work import LongWork
 from opentalos.broker.messaging.block_reader import BlockReader
 from opentalos.broker.quota.egress import EgressCounters
@@ -93,6 +93,7 @@ class BrokerContext:
     throttle: Throttle
     spaces: SpaceLedger
     ownership: Ownership
+    epochs: LeaderEpochs
     keys: TenantKeys
     peers: Peers | None = None  # None: a single server
     # Asked before every change of a topic, table, grant, topic group or request for quota.

@@ -241,6 +241,14 @@ class NotOwner(PartitionNotServing):
         self.address, self.topic_uuid = address, topic_uuid
 
 
+class LeaderEpochFenced(PartitionNotServing):
+    """Not done: the caller names an older epoch than the one in which this server leads."""
+
+
+class LeaderEpochUnknown(PartitionNotServing):
+    """Not done: the caller names a newer epoch than this server knows."""
+
+
 class ExcessivePending(Unavailable):
     """Not done: a limit of bytes or requests in flight is reached."""
 

@@ -1,6 +1,7 @@
 """Several servers: clients of Kafka learn of all of them, and of a move at once."""
 
 import asyncio
+from typing import Any
 
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.kafka_wire import KafkaWire
@@ -8,8 +9,17 @@ from tests.raw_client import RawTopic
 
 from opentalos.broker.cluster.kafka_nodes import node_number
 from opentalos.model.errors import NotOwner
+from opentalos.wire.kafka._generated.fetch_request import FetchPartition, FetchTopic
+from opentalos.wire.kafka._generated.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsTopic,
+)
 from opentalos.wire.kafka._generated.metadata_request import MetadataRequestTopic
+from opentalos.wire.kafka._generated.produce_request import PartitionProduceData, TopicProduceData
 from opentalos.wire.kafka.apis import ApiKey
+from opentalos.wire.kafka.errors import ErrorCode
+from opentalos.wire.message.kafka_format import encode_kafka_batch
+from opentalos.wire.message.message import Message
 
 PARTITIONS = 12
 MOVED_S = 15.0
@@ -70,19 +80,46 @@ async def test_a_group_is_coordinated_where_its_calls_are_answered() -> None:
             await wire.plain()
             found = await wire.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=groups)
         named = {each.key: each.node_id for each in found.coordinators}
+        numbers = {server.address: node_number(server.name) for server in servers}
         assert len(set(named.values())) == len(servers)
         for server in servers:
             for group in groups:
-                here = named[group] == node_number(server.name)
                 try:
                     server.broker.context.ownership.check_group(group)
-                except NotOwner as error:
-                    assert not here
-                    node = server.broker.kafka_nodes.at(error.address)
-                    assert node is not None
-                    assert node.number == named[group]
+                except NotOwner as refusal:
+                    known = numbers[refusal.address]
                 else:
-                    assert here
+                    known = node_number(server.name)
+                assert known == named[group]
+
+
+async def drained(server: MemoryServer) -> None:
+    root = server.broker.principals.key("AKROOTTEST")
+    assert root is not None
+    assert server.broker.cluster is not None
+    await server.broker.cluster.drain(root.principal, server.name)
+
+
+async def epoch_of(server: MemoryServer, topic: str) -> int:
+    async with KafkaWire(server.kafka_address) as wire:
+        await wire.plain()
+        found = await wire.call(ApiKey.METADATA, 12, topics=[MetadataRequestTopic(name=topic)])
+    (epoch,) = {int(partition.leader_epoch) for partition in found.topics[0].partitions}
+    return epoch
+
+
+async def emptied(servers: list[MemoryServer], uuid: str, left: MemoryServer) -> list[int]:
+    """Numbers of the leaders once ``left`` has none and nothing moves any more, by all servers."""
+    number = node_number(left.name)
+    async with asyncio.timeout(MOVED_S):
+        while True:
+            known = [server.broker.kafka_nodes.leaders(uuid, PARTITIONS) for server in servers]
+            assert servers[0].broker.cluster is not None
+            record = servers[0].broker.cluster._state.assignment(uuid)
+            quiet = record is not None and not record.moved_from
+            if quiet and number not in known[0].numbers and known == [known[0]] * len(servers):
+                return list(known[0].numbers)
+            await asyncio.sleep(0.02)
 
 
 async def test_a_planned_move_is_seen_by_clients_of_every_server() -> None:
@@ -90,25 +127,85 @@ async def test_a_planned_move_is_seen_by_clients_of_every_server() -> None:
         topic = await asyncio.to_thread(create, servers[0], PARTITIONS, fill=True)
         uuid = uuid_of(topic)
         owners = await settled(servers, uuid, PARTITIONS)
+        before = await epoch_of(servers[0], "orders")
         leaving = servers[owners[0]]
-        assert leaving.broker.cluster is not None
         number = node_number(leaving.name)
-        root = leaving.broker.principals.key("AKROOTTEST")
-        assert root is not None
-        await leaving.broker.cluster.drain(root.principal, leaving.name)
+        await drained(leaving)
         async with asyncio.timeout(MOVED_S):
             for server in servers:
                 while number in await leaders(server, "orders"):
                     pass
-        # The drained server answers with the new owner, by which clients follow.
-        try:
-            leaving.broker.context.ownership.check(uuid, 0)
-        except NotOwner as error:
-            node = leaving.broker.kafka_nodes.at(error.address)
-            assert node is not None
-            assert node.number == (await leaders(servers[0], "orders"))[0]
-        else:
-            raise AssertionError("the drained server still owns the partition")
+        await emptied(servers, uuid, leaving)
+        seen = {await epoch_of(server, "orders") for server in servers}
+        assert len(seen) == 1
+        assert min(seen) > before
+
+
+def fetched(partition: int, epoch: int = -1) -> dict[str, Any]:
+    part = FetchPartition(
+        partition=partition, fetch_offset=0, current_leader_epoch=epoch, partition_max_bytes=1_000
+    )
+    topics = [FetchTopic(topic="orders", partitions=[part])]
+    return {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1_000, "topics": topics}
+
+
+async def test_a_former_owner_names_the_new_one_and_epochs_are_checked() -> None:
+    async with memory_cluster() as servers:
+        topic = await asyncio.to_thread(create, servers[0], PARTITIONS, fill=True)
+        uuid = uuid_of(topic)
+        owners = await settled(servers, uuid, PARTITIONS)
+        before = await epoch_of(servers[0], "orders")
+        leaving = servers[owners[0]]
+        await drained(leaving)
+        after = await emptied(servers, uuid, leaving)
+        (new,) = (server for server in servers if node_number(server.name) == after[0])
+        batch = bytes(encode_kafka_batch([Message(b"m", create_ms=1)]))
+        data = [PartitionProduceData(index=0, records=batch)]
+        put = {"acks": -1, "timeout_ms": 9_000}
+        async with KafkaWire(leaving.kafka_address) as wire:
+            await wire.plain()
+            named = [TopicProduceData(name="orders", partition_data=data)]
+            produced = await wire.call(ApiKey.PRODUCE, 10, topic_data=named, **put)
+            uuids = [TopicProduceData(topic_id=bytes.fromhex(uuid), partition_data=data)]
+            by_id = await wire.call(ApiKey.PRODUCE, 13, topic_data=uuids, **put)
+            now = await epoch_of(leaving, "orders")
+            read = await wire.call(ApiKey.FETCH, 12, **fetched(0))
+            fields = fetched(0)
+            fields["topics"][0].topic_id = bytes.fromhex(uuid)
+            read_by_id = await wire.call(ApiKey.FETCH, 16, **fields)
+        answers = [
+            produced.responses[0].partition_responses[0],
+            by_id.responses[0].partition_responses[0],
+            read.responses[0].partitions[0],
+            read_by_id.responses[0].partitions[0],
+        ]
+        for answer in answers:
+            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            leader = answer.current_leader
+            assert (leader.leader_id, leader.leader_epoch) == (node_number(new.name), now)
+        for response in (produced, by_id, read_by_id):
+            (node,) = response.node_endpoints
+            assert (node.node_id, f"{node.host}:{node.port}") == (
+                node_number(new.name),
+                new.kafka_address,
+            )
+        async with KafkaWire(new.kafka_address) as wire:
+            await wire.plain()
+            for epoch, code in (
+                (before, ErrorCode.FENCED_LEADER_EPOCH),
+                (now, ErrorCode.NONE),
+                (now + 1_000, ErrorCode.UNKNOWN_LEADER_EPOCH),
+            ):
+                (part,) = (
+                    (await wire.call(ApiKey.FETCH, 12, **fetched(0, epoch))).responses[0].partitions
+                )
+                assert part.error_code == code
+                fields = {"partition_index": 0, "current_leader_epoch": epoch, "timestamp": -1}
+                listed = ListOffsetsTopic(
+                    name="orders", partitions=[ListOffsetsPartition(**fields)]
+                )
+                found = await wire.call(ApiKey.LIST_OFFSETS, 4, topics=[listed])
+                assert found.topics[0].partitions[0].error_code == code
 
 
 async def test_a_server_that_does_not_serve_yet_closes_connections() -> None:

@@ -23,6 +23,7 @@ from opentalos.wire.kafka._generated.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsTopic,
 )
+from opentalos.wire.kafka._generated.metadata_request import MetadataRequestTopic
 from opentalos.wire.kafka._generated.offset_for_leader_epoch_request import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
@@ -324,8 +325,11 @@ async def test_offsets_by_time_and_by_epoch(raw: RawKafka, sdk_config: ClientCon
         missing = await listed(version, -1, partition=1)
         assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     first, last = raw.versions[ApiKey.OFFSET_FOR_LEADER_EPOCH]
+    metadata = await raw.call(ApiKey.METADATA, 12, topics=[MetadataRequestTopic(name="times")])
+    now = metadata.topics[0].partitions[0].leader_epoch
+    assert now > 0
     for version in range(first, last + 1):
-        for epoch, expected in ((1, (1, 3)), (0, (0, 0)), (99, (-1, -1))):
+        for epoch, expected in ((now, (now, 3)), (0, (0, 3)), (now + 1, (-1, -1)), (-1, (-1, -1))):
             asked = [OffsetForLeaderPartition(partition=0, leader_epoch=epoch)]
             topics = [OffsetForLeaderTopic(topic="times", partitions=asked)]
             response = await raw.call(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, topics=topics)

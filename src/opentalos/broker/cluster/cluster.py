@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
+from opentalos.broker.cluster.cluster_ownership import ClusterLeaderEpochs, ClusterOwnership
 from opentalos.broker.cluster.control.controller import Controller, ControllerContext
 from opentalos.broker.cluster.handover import Handover
 from opentalos.broker.cluster.membership import LEND, Membership, SessionCallbacks
@@ -55,6 +55,7 @@ class Cluster:
         self._files, self._clock, self._drain_s = files, clock, config.drain_s
         self.state = ClusterState(meta, self._record_changed)
         self.ownership = ClusterOwnership(self.state, me)
+        self.epochs = ClusterLeaderEpochs(self.state)
         self.membership = Membership(self.state, peers, self.limits, me)
         self.guard = ClusterOwnershipGuard(self.state, self.ownership, self.membership, self.limits)
         self.handover: Handover
@@ -72,7 +73,7 @@ class Cluster:
             return [(topic.uuid, topic.partitions_ever) for topic in topics.all()]
 
         self.guard.attach(topics)
-        self.handover = Handover(self.state, self.ownership, self.guard, log)
+        self.handover = Handover(self.state, self.ownership, self.guard, log, self.epochs)
         self.controller = Controller(
             ControllerContext(
                 state=self.state,

@@ -1,4 +1,4 @@
-"""ClusterOwnership: who serves what, from this server's copy of the control records.
+"""ClusterOwnership: who serves what in which epoch, by this server's copy of the records.
 
 The broker asks it before each operation on a partition, consumer group or table shard. It only
 routes requests: the right to write comes from the manifest, so an outdated copy costs a forward and
@@ -6,15 +6,27 @@ never a second writer (promise I2).
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 
+from opentalos.broker.cluster.ownership import NO_EPOCH
 from opentalos.broker.cluster.records import ASSIGNMENT, RING, SERVERS, ServerRecord
-from opentalos.broker.cluster.state import ClusterState
-from opentalos.model.errors import NotOwner, PartitionNotServing, TalosError
+from opentalos.broker.cluster.state import ClusterState, assignment_path
+from opentalos.model.errors import (
+    LeaderEpochFenced,
+    LeaderEpochUnknown,
+    NotOwner,
+    PartitionNotServing,
+    TalosError,
+)
+from opentalos.model.message import PartitionKey
 from opentalos.placement.ring import Ring
 
 SETTLED_WAIT_S = 2.0  # for the controller to place a new topic; below a client's own timeout
 _SETTLED_LOOK_S = 0.02
+# Between two reads of a topic's record because of epochs that clients name: they may name any.
+CONFIRM_INTERVAL_S = 0.02
+CONFIRMED_MAX = 10_000  # topics
 _LAPSED = "this server has lost its session with the cluster"
 _NOT_SERVING = "this server is not serving its partitions now"
 
@@ -160,14 +172,67 @@ class ClusterOwnership:
         return self._ring
 
 
+class ClusterLeaderEpochs:
+    """See LeaderEpochs. The epoch of all partitions of a topic is the number of its assignment.
+
+    So all servers that know the same record know the same epoch, with the leader of each partition
+    in it. ``Handover`` says which partitions came and left.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._since: dict[PartitionKey, int] = {}  # what this server serves, and since when
+        self._seen: dict[str, int] = {}  # epoch by topic, when it was compared last
+        self._confirmed_s: dict[str, float] = {}  # by topic
+
+    def changed(
+        self, topic_uuid: str, came: Iterable[PartitionKey], left: Iterable[PartitionKey]
+    ) -> None:
+        """The topic's record is another one, by which partitions arrived here or left.
+
+        Records in between may not have been seen here, and clients may know one of them. So a
+        partition came right after the last record without it.
+        """
+        for key in left:
+            self._since.pop(key, None)
+        before, epoch = self._seen.pop(topic_uuid, NO_EPOCH), self.of(topic_uuid)
+        if epoch != NO_EPOCH:
+            self._seen[topic_uuid] = epoch
+        for key in came:
+            self._since[key] = before + 1
+
+    def of(self, topic_uuid: str) -> int:
+        """See LeaderEpochs."""
+        record = self._state.assignment(topic_uuid)
+        return NO_EPOCH if record is None else record.number
+
+    def check(self, key: PartitionKey, asked: int) -> None:
+        """See LeaderEpochs."""
+        if asked < 0:
+            return
+        where = f"topic {key.topic_uuid} partition {key.partition}"
+        if asked > self.of(key.topic_uuid):
+            raise LeaderEpochUnknown(f"leader epoch {asked} of {where} is not known here yet")
+        if asked < self._since.get(key, 0):
+            raise LeaderEpochFenced(f"leader epoch {asked} of {where} is over")
+
+    async def confirm(self, topic_uuid: str, asked: int) -> None:
+        """See LeaderEpochs. Without an answer the epoch stays unknown."""
+        if asked <= self.of(topic_uuid):
+            return
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._confirmed_s.get(topic_uuid, float("-inf")) + CONFIRM_INTERVAL_S:
+            return
+        if len(self._confirmed_s) >= CONFIRMED_MAX:
+            self._confirmed_s.clear()
+        self._confirmed_s[topic_uuid] = now_s
+        with contextlib.suppress(TalosError):
+            await self._state.assignments.refresh(assignment_path(topic_uuid))
+
+
 def coordinator_name(ownership: ClusterOwnership, group: str) -> str:
     """The server that coordinates the groups of this name. Raises: PartitionNotServing."""
     return ownership._on_ring(f"group/{group}")
-
-
-def owner_names(ownership: ClusterOwnership, topic_uuid: str, partitions: int) -> Sequence[str]:
-    """The server of each partition; empty: none is assigned."""
-    return [ownership._owner_name(topic_uuid, partition) for partition in range(partitions)]
 
 
 def own_partitions(ownership: ClusterOwnership, topic_uuid: str) -> frozenset[int]:

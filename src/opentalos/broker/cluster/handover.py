@@ -7,7 +7,11 @@ acknowledged message: the new owner fences before it reads (promise I2).
 import asyncio
 import logging
 
-from opentalos.broker.cluster.cluster_ownership import ClusterOwnership, own_partitions
+from opentalos.broker.cluster.cluster_ownership import (
+    ClusterLeaderEpochs,
+    ClusterOwnership,
+    own_partitions,
+)
 from opentalos.broker.cluster.ownership_guard import ClusterOwnershipGuard, handover_max_s
 from opentalos.broker.cluster.records import ASSIGNMENT
 from opentalos.broker.cluster.state import ClusterState
@@ -34,8 +38,10 @@ class Handover:
         ownership: ClusterOwnership,
         guard: ClusterOwnershipGuard,
         log: LogStore,
+        epochs: ClusterLeaderEpochs,
     ) -> None:
         self._state, self._ownership, self._guard, self._log = state, ownership, guard, log
+        self._epochs = epochs
         self._mine: dict[str, frozenset[int]] = {}  # partitions by topic uuid
         self._noted: dict[str, None] = {}  # topics whose assignment changed
         self._following = True
@@ -114,6 +120,7 @@ class Handover:
         came = [PartitionKey(topic_uuid, number) for number in sorted(now - before)]
         left = [PartitionKey(topic_uuid, number) for number in sorted(before - now)]
         self._guard.forget((*came, *left))
+        self._epochs.changed(topic_uuid, came, left)
         for key in left:
             if self._state.assignment(topic_uuid) is None:
                 self._log.drop(key, PartitionNotServing(f"topic {topic_uuid} was deleted"))

@@ -7,11 +7,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from opentalos.broker.cluster.cluster_ownership import (
-    ClusterOwnership,
-    coordinator_name,
-    owner_names,
-)
+from opentalos.broker.cluster.cluster_ownership import ClusterOwnership, coordinator_name
+from opentalos.broker.cluster.ownership import NO_EPOCH, LeaderEpochs
 from opentalos.broker.cluster.state import ClusterState
 from opentalos.broker.groups.group_names import plain_name
 from opentalos.model.address import split_address
@@ -29,21 +26,34 @@ class KafkaNode(NamedTuple):
     port: int
 
 
+class Leaders(NamedTuple):
+    """Of the partitions of a topic: ``numbers`` of their servers, UNKNOWN without one."""
+
+    epoch: int
+    numbers: Sequence[int]
+
+
+class Leader(NamedTuple):
+    """Of one partition; None: nobody, or a server without a Kafka port."""
+
+    epoch: int
+    node: KafkaNode | None
+
+
 class KafkaNodes(Protocol):
     """Answers from memory, by the records that this server knows.
 
-    ``own``: this server's number. ``nodes``: every server with a Kafka port, by name. ``leaders``:
-    number of each partition's server, UNKNOWN if there is none or it has no such port.
-    ``coordinator`` of a consumer group; None as with ``leaders``. ``at``: the node whose HTTP
-    address a NotOwner names.
+    ``own``: this server's number. ``nodes``: every server with a Kafka port, by name. ``leaders``
+    of all partitions of a topic, ``leader`` of one. ``coordinator`` of a consumer group; None if
+    there is none or it has no such port.
     """
 
     @property
     def own(self) -> int: ...
     def nodes(self) -> Sequence[KafkaNode]: ...
-    def leaders(self, topic_uuid: str, partitions: int) -> Sequence[int]: ...
+    def leaders(self, topic_uuid: str, partitions: int) -> Leaders: ...
+    def leader(self, topic_uuid: str, partition: int) -> Leader: ...
     def coordinator(self, group: str) -> KafkaNode | None: ...
-    def at(self, address: str) -> KafkaNode | None: ...
 
 
 def node_number(name: str) -> int:
@@ -63,8 +73,9 @@ def node_of(name: str, address: str) -> KafkaNode | None:
 class SingleKafkaNode:
     """The only server leads everything."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, epochs: LeaderEpochs) -> None:
         self._name, self.own, self._address = name, node_number(name), ""
+        self._epochs = epochs
 
     def advertise(self, address: str) -> None:
         """The port is known now."""
@@ -75,15 +86,15 @@ class SingleKafkaNode:
         node = node_of(self._name, self._address)
         return [] if node is None else [node]
 
-    def leaders(self, topic_uuid: str, partitions: int) -> Sequence[int]:
+    def leaders(self, topic_uuid: str, partitions: int) -> Leaders:
         """This server, for all of them."""
-        return [self.own] * partitions
+        return Leaders(self._epochs.of(topic_uuid), [self.own] * partitions)
+
+    def leader(self, topic_uuid: str, partition: int) -> Leader:
+        """This server."""
+        return Leader(self._epochs.of(topic_uuid), node_of(self._name, self._address))
 
     def coordinator(self, group: str) -> KafkaNode | None:
-        """This server."""
-        return node_of(self._name, self._address)
-
-    def at(self, address: str) -> KafkaNode | None:
         """This server."""
         return node_of(self._name, self._address)
 
@@ -98,22 +109,25 @@ class ClusterKafkaNodes:
         """See KafkaNodes."""
         return sorted(self._by_name().values(), key=lambda node: node.name)
 
-    def leaders(self, topic_uuid: str, partitions: int) -> Sequence[int]:
+    def leaders(self, topic_uuid: str, partitions: int) -> Leaders:
         """See KafkaNodes."""
-        numbers = {name: node.number for name, node in self._by_name().items()}
-        names = owner_names(self._ownership, topic_uuid, partitions)
-        return [numbers.get(name, UNKNOWN) for name in names]
+        nodes, record = self._by_name(), self._state.assignment(topic_uuid)
+        if record is None:
+            return Leaders(NO_EPOCH, [UNKNOWN] * partitions)
+        names = record.owners[:partitions]
+        numbers = [nodes[name].number if name in nodes else UNKNOWN for name in names]
+        return Leaders(record.number, numbers + [UNKNOWN] * (partitions - len(numbers)))
+
+    def leader(self, topic_uuid: str, partition: int) -> Leader:
+        """See KafkaNodes."""
+        record = self._state.assignment(topic_uuid)
+        if record is None or partition >= len(record.owners):
+            return Leader(NO_EPOCH, None)
+        return Leader(record.number, self._by_name().get(record.owners[partition]))
 
     def coordinator(self, group: str) -> KafkaNode | None:
         """See KafkaNodes. Raises: PartitionNotServing: no server is known to be a member."""
         return self._by_name().get(coordinator_name(self._ownership, plain_name(group)))
-
-    def at(self, address: str) -> KafkaNode | None:
-        """See KafkaNodes."""
-        for name, record in {**self._state.expected(), **self._state.live()}.items():
-            if address and record.address == address:
-                return node_of(name, record.kafka)
-        return None
 
     def _by_name(self) -> dict[str, KafkaNode]:
         """Also of servers that are expected to register again."""

@@ -1,10 +1,15 @@
-"""Ownership: which server serves a partition, a consumer group or a table shard.
+"""Ownership: which server serves a partition, a consumer group or a table shard, in which epoch.
 
 Use cases ask it before they touch any of them; gateways forward on its NotOwner.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
+
+from opentalos.broker.cluster.records import number_after
+from opentalos.model.message import PartitionKey
+
+NO_EPOCH = -1
 
 
 class Ownership(Protocol):
@@ -31,6 +36,41 @@ class Ownership(Protocol):
     async def catch_up(self, topic_uuid: str) -> None: ...
     async def settled(self, topic_uuid: str, partitions: int) -> None: ...
     def leads(self) -> bool: ...
+
+
+class LeaderEpochs(Protocol):
+    """Epochs in which servers lead the partitions of a topic, for clients that name the one they
+    know. By them a client learns that its server is another one by now; they protect no data.
+
+    ``of``: the present one, NO_EPOCH if there is none. ``check`` raises LeaderEpochFenced for an
+    epoch before the one in which this server began to serve the partition, LeaderEpochUnknown for
+    one after the present. ``confirm`` reads the topic's record again if the asked epoch is not
+    known here, within a bound.
+    """
+
+    def of(self, topic_uuid: str) -> int: ...
+    def check(self, key: PartitionKey, asked: int) -> None: ...
+    async def confirm(self, topic_uuid: str, asked: int) -> None: ...
+
+
+class SingleServerEpochs:
+    """One epoch since the start of the only server, newer than those before it.
+
+    Nothing is refused: there is no other server, and the clock may have been set back.
+    """
+
+    def __init__(self, wall_ms: int) -> None:
+        self._epoch = number_after(0, wall_ms)
+
+    def of(self, topic_uuid: str) -> int:
+        """The same for all topics."""
+        return self._epoch
+
+    def check(self, key: PartitionKey, asked: int) -> None:
+        """Every epoch fits."""
+
+    async def confirm(self, topic_uuid: str, asked: int) -> None:
+        """There is nothing newer to know."""
 
 
 class SingleServerOwnership:

@@ -29,6 +29,8 @@ RING = "control/ring"
 WEIGHTS = "control/weights"
 LEAVING = "leaving"
 ASSIGNMENT = "assignment"
+NUMBERED_SINCE_MS = 1_577_836_800_000  # 2020-01-01, so that 31 bits of seconds last until 2087
+NUMBERED_BY_TIME_MAX = (1 << 31) - (1 << 24)  # room for changes under a clock that is far ahead
 
 
 class LeavingKind(Enum):
@@ -104,16 +106,27 @@ class LeavingRecord:
 class AssignmentRecord:
     """Owner by partition of one topic; "": not served.
 
-    ``number`` grows with each change. ``moved_from``: partition, as text, to the server that served
-    it before a planned move; the new owner lets it seal first. ``lent``: partition, as text, to the
-    restarting server that takes it back; written only if there are any, which older versions
-    cannot read.
+    ``number`` grows with each change (``number_after``). ``moved_from``: partition, as text, to the
+    server that served it before a planned move; the new owner lets it seal first. ``lent``:
+    partition, as text, to the restarting server that takes it back; written only if there are any,
+    which older versions cannot read.
     """
 
     number: int
     owners: tuple[str, ...]
     moved_from: Mapping[str, str] = field(default_factory=dict)
     lent: Mapping[str, str] = field(default_factory=dict)
+
+
+def number_after(before: int, wall_ms: int) -> int:
+    """The number of an assignment that replaces one with the number ``before``; 0: there is none.
+
+    It is the leader epoch of clients of Kafka, which ignore an older one for as long as they run.
+    So it begins with the time: a record that is made again after a loss, or in another cluster
+    from a backup, is newer than what it replaces.
+    """
+    seconds = (wall_ms - NUMBERED_SINCE_MS) // 1000
+    return max(before + 1, min(seconds, NUMBERED_BY_TIME_MAX))
 
 
 ControlRecord = Leader | RingRecord | WeightsRecord  # below ``control``

@@ -30,6 +30,8 @@ _CODES: Final[dict[type[errors.TalosError], ErrorCode]] = {
     errors.SequenceGap: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.NotSupported: ErrorCode.UNSUPPORTED_VERSION,
     errors.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.LeaderEpochFenced: ErrorCode.FENCED_LEADER_EPOCH,
+    errors.LeaderEpochUnknown: ErrorCode.UNKNOWN_LEADER_EPOCH,
     errors.PartitionNotServing: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.ThrottleRejected: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     errors.StorageFull: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -29,6 +29,7 @@ class Wanted(NamedTuple):
 
     offset: int
     bytes_max: int
+    leader_epoch: int = -1  # that the client knows
 
 
 class Shown(NamedTuple):

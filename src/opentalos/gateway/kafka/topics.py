@@ -1,9 +1,13 @@
 """Topics of requests: by name, or by id, which is the topic's uuid as bytes."""
 
+from collections.abc import Collection
+
+from opentalos.broker.cluster.kafka_nodes import UNKNOWN, KafkaNode
+from opentalos.broker.cluster.ownership import NO_EPOCH
 from opentalos.broker.values import Topic
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
-from opentalos.model.errors import NotOwner, TopicNotExist
+from opentalos.model.errors import LeaderEpochFenced, NotOwner, TopicNotExist
 from opentalos.model.identity import Permission
 from opentalos.wire.kafka.errors import ErrorCode
 
@@ -37,12 +41,31 @@ def named_topic(services: Services, call: KafkaCall, action: Permission, key: st
     return topic
 
 
-def leader_of(services: Services, error: Exception) -> int:
-    """Number of the server that a NotOwner names; -1: it is none, or not known."""
-    if not isinstance(error, NotOwner) or not error.address:
-        return -1
-    node = services.broker.kafka_nodes.at(error.address)
-    return -1 if node is None else node.number
+class NewLeaders:
+    """Leaders that an answer names to a client that asked a former one, with their addresses.
+
+    Source: Apache Kafka 4.3, KIP-951.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._nodes = services.broker.kafka_nodes
+        self._named: dict[int, KafkaNode] = {}
+
+    def of(self, topic: Topic, partition: int, error: Exception) -> tuple[int, int]:
+        """Number and epoch of a partition's leader; -1: the error is not about that, or it is not
+        known."""
+        if not isinstance(error, NotOwner | LeaderEpochFenced):
+            return UNKNOWN, NO_EPOCH
+        epoch, node = self._nodes.leader(topic.uuid, partition)
+        if node is None:
+            return UNKNOWN, NO_EPOCH
+        self._named[node.number] = node
+        return node.number, epoch
+
+    @property
+    def nodes(self) -> Collection[KafkaNode]:
+        """All that were named."""
+        return self._named.values()
 
 
 def missing_code(error: Exception, key: str | bytes) -> ErrorCode | None:

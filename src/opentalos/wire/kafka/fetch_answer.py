@@ -22,6 +22,7 @@ Piece = bytes | bytearray | memoryview
 
 _LENGTH: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\0"
+_HEAD_BYTES: Final = 10  # of a flexible version: throttle time, error and session
 
 
 class Answered(NamedTuple):
@@ -41,9 +42,11 @@ def write_answer(
     """A whole response with its size, by topic (name or id) and partition."""
     flexible = api.is_flexible(version)
     out = write_answer_head(api, version, correlation_id)
+    start = len(out) + _HEAD_BYTES
     encode(head, version, out)
-    # The array of topics is empty, and behind it are tags, none of which are set.
-    del out[-2 if flexible else -_LENGTH.size :]
+    # The array of topics is empty, and behind it are tags.
+    tags = out[start + 1 :] if flexible else b""
+    del out[start if flexible else -_LENGTH.size :]
     topics = [(key, list(each)) for key, each in groupby(answered, key=lambda place: place[0])]
     _write_count(out, len(topics), flexible)
     pieces: list[Piece] = [out]
@@ -54,8 +57,7 @@ def write_answer(
             out = _write_partition(pieces, out, answered[place], (version, flexible))
         if flexible:
             out += _NO_TAGS
-    if flexible:
-        out += _NO_TAGS
+    out += tags
     first = pieces[0]
     assert isinstance(first, bytearray)
     SIZE.pack_into(first, 0, sum(map(len, pieces)) - SIZE.size)

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar
 
-from opentalos.broker.cluster.records import RING, AssignmentRecord, RingRecord
+from opentalos.broker.cluster.records import RING, AssignmentRecord, RingRecord, number_after
 from opentalos.broker.cluster.state import ClusterState, assignment_path
 from opentalos.catalog.records.record_index import RecordIndex
 from opentalos.log.manifest.store import ManifestStore
@@ -182,7 +182,7 @@ class Publication:
             if before is not None and uuid in self._kept:
                 names += before.owners[len(names) :]
             after = AssignmentRecord(
-                number=before.number + 1 if before else 1,
+                number=number_after(before.number if before else 0, self._clock.wall_ms()),
                 owners=tuple(names),
                 moved_from=moves,
                 lent=loans,

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from opentalos.broker.cluster.ownership import NO_EPOCH
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.messaging.block_reader import MessageUnreadable, Part
 from opentalos.broker.messaging.messages import MessageService
@@ -31,12 +32,13 @@ RUN_MESSAGES_MAX = 500  # decoded and given back as one; about a millisecond
 
 
 class FetchPlace(NamedTuple):
-    """Where to read from, and how much of it."""
+    """Where to read from, and how much of it. ``epoch``: in which this server should lead."""
 
     topic: Topic
     partition: int
     offset: int
     bytes_max: int
+    epoch: int = NO_EPOCH
 
 
 class FetchBounds(NamedTuple):
@@ -94,6 +96,10 @@ class FetchService:
         """Messages of the places in their order, at least one block if there is any message."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + bounds.wait_s
+        epochs = self._context.epochs
+        for uuid, epoch in {(place.topic.uuid, place.epoch) for place in places}:
+            if epoch > epochs.of(uuid):
+                await epochs.confirm(uuid, epoch)
         found = [self._opened(caller, place) for place in places]
         bytes_max = max(1, min(bounds.bytes_max, FETCH_BYTES_MAX))
         while True:
@@ -118,6 +124,7 @@ class FetchService:
             if place.offset < 0:
                 raise OffsetOutOfRange(f"offset {place.offset}")
             found.log = context.partition_log(topic, place.partition)
+            context.epochs.check(found.log.key, place.epoch)
             found.handle = context.throttle.handle(caller, topic, place.partition)
         except TalosError as error:
             found.error, found.full = error, True

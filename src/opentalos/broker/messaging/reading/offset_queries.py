@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
+from opentalos.broker.cluster.ownership import NO_EPOCH
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.messaging.block_reader import Part
 from opentalos.broker.messaging.messages import MessageService
 from opentalos.catalog.topics.topic import Topic
-from opentalos.log.manifest.epochs import EpochEnd, end_of_epoch
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.model.errors import PartitionNotExist
 from opentalos.model.identity import Permission, Principal
@@ -21,6 +21,13 @@ class TimedOffset(NamedTuple):
 
     offset: int
     time_ms: int
+
+
+class EpochEnd(NamedTuple):
+    """A leader epoch and the offset after its last message; NO_EPOCH: none is known."""
+
+    epoch: int
+    offset: int
 
 
 class OffsetQueries:
@@ -70,10 +77,29 @@ class OffsetQueries:
     async def end_of_epoch(
         self, caller: Principal, resource: str, partition: int, epoch: int
     ) -> EpochEnd:
-        """Where an epoch ends, as far as the manifest says."""
-        _, log = self._log(caller, resource, partition)
+        """Where the log of a reader ends that has read in this leader epoch.
+
+        Nothing that was read is taken back, whoever leads: so it is where the log ends now. A
+        reader that is beyond knows that messages were lost (by a loss of power, of a topic that is
+        only flushed).
+        """
+        topic, log = self._log(caller, resource, partition)
         offsets = await log.offsets()
-        return end_of_epoch(log.manifest, epoch, offsets.next)
+        if not 0 <= epoch <= self._context.epochs.of(topic.uuid):
+            return EpochEnd(NO_EPOCH, NO_EPOCH)
+        return EpochEnd(epoch, offsets.next)
+
+    async def expect(self, caller: Principal, resource: str, partition: int, epoch: int) -> None:
+        """Make sure that this server leads in the epoch that a client knows; negative: none.
+
+        Raises: NotOwner, LeaderEpochFenced, LeaderEpochUnknown.
+        """
+        if epoch < 0:
+            return
+        topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)
+        await self._context.epochs.confirm(topic.uuid, epoch)
+        _, log = self._log(caller, resource, partition)
+        self._context.epochs.check(log.key, epoch)
 
     def _log(self, caller: Principal, resource: str, partition: int) -> tuple[Topic, PartitionLog]:
         topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)

@@ -3,7 +3,8 @@
 Stored batches are passed on as views of what the log gave; messages of other blocks are encoded.
 The answer is written by hand around them, so that no payload is copied.
 
-Source: docs/adr/0061-kafka-records.md; KIP-227 (sessions), KIP-516 (topic ids).
+Source: docs/adr/0061-kafka-records.md; KIP-227 (sessions), KIP-320 (epochs), KIP-516 (topic ids),
+KIP-951 (new leaders).
 """
 
 from typing import Any, Final
@@ -29,10 +30,15 @@ from opentalos.gateway.kafka.fetch_sessions import (
 )
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.names import NO_ID
-from opentalos.gateway.kafka.topics import leader_of, missing_code, named_topic
+from opentalos.gateway.kafka.topics import NewLeaders, missing_code, named_topic
 from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.identity import Permission
-from opentalos.wire.kafka._generated.fetch_response import FetchResponse, PartitionData
+from opentalos.wire.kafka._generated.fetch_response import (
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
 from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.kafka.fetch_answer import Answered, write_answer
 from opentalos.wire.kafka.records import NO_EPOCH, stored_batch
@@ -67,9 +73,8 @@ async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
     if session is None and call.version >= SESSIONS_FROM and request.session_epoch == EPOCH_FIRST:
         session = services.fetch_sessions.open(client, wanted)
     keys = [key for key in wanted if key not in refused]
-    answered = {
-        key: _answered(services, each) for key, each in zip(keys, found.places, strict=True)
-    }
+    leaders = NewLeaders(services)
+    answered = {key: _answered(leaders, each) for key, each in zip(keys, found.places, strict=True)}
     answered |= {key: _refused(key, error) for key, error in refused.items()}
     if session is not None:
         answered = _changes(session, answered, full=full)
@@ -78,6 +83,10 @@ async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
     head = FetchResponse(
         throttle_time_ms=int(found.hold_s * 1000),
         session_id=NO_SESSION if session is None else session.id,
+        node_endpoints=[
+            NodeEndpoint(node_id=node.number, host=node.host, port=node.port, rack=None)
+            for node in leaders.nodes
+        ],
     )
     call.answer_raw(
         write_answer(call.api, call.version, call.header.correlation_id, head, answered)
@@ -87,7 +96,9 @@ async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
 
 def _wanted(request: Any) -> dict[Key, Wanted]:
     return {
-        (_key(topic), part.partition): Wanted(part.fetch_offset, part.partition_max_bytes)
+        (_key(topic), part.partition): Wanted(
+            part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
+        )
         for topic in request.topics
         for part in topic.partitions
     }
@@ -115,13 +126,13 @@ async def _read(
         except TalosError as error:
             refused[key] = error
         else:
-            places.append(FetchPlace(topic, key[1], what.offset, what.bytes_max))
+            places.append(FetchPlace(topic, key[1], *what))
     wait_s = 0.0 if refused else min(max(0, request.max_wait_ms) / 1000, WAIT_S_MAX)
     bounds = FetchBounds(request.min_bytes, request.max_bytes, wait_s)
     return await services.broker.reads.fetches.fetch(call.caller, places, bounds), refused
 
 
-def _answered(services: Services, found: FetchedPlace) -> Answered:
+def _answered(leaders: NewLeaders, found: FetchedPlace) -> Answered:
     error = found.error
     offsets = found.offsets
     code = ErrorCode.NONE if error is None else _code(error)
@@ -134,7 +145,8 @@ def _answered(services: Services, found: FetchedPlace) -> Answered:
         aborted_transactions=None,
     )
     if error is not None:
-        data.current_leader.leader_id = leader_of(services, error)
+        number, epoch = leaders.of(found.place.topic, found.place.partition, error)
+        data.current_leader = LeaderIdAndEpoch(leader_id=number, leader_epoch=epoch)
     pieces: list[bytes | bytearray | memoryview] = []
     for part in found.parts:
         if isinstance(part, MessageRun):

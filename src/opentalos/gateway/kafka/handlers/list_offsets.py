@@ -48,6 +48,7 @@ async def handle(services: Services, call: KafkaCall) -> ListOffsetsResponse:
             answers.append(answer)
             try:
                 place = _place(services, call, topic.name, part.partition_index)
+                await _expect(services, call, place, part.current_leader_epoch)
                 found = await _found(services, call, place, part.timestamp)
             except TalosError as error:
                 answer.error_code = int(code_of(error))
@@ -60,6 +61,10 @@ async def handle(services: Services, call: KafkaCall) -> ListOffsetsResponse:
 def _place(services: Services, call: KafkaCall, name: str, partition: int) -> _Place:
     topic = named_topic(services, call, Permission.GET_MESSAGE, name)
     return _Place(topic.resource, partition)
+
+
+async def _expect(services: Services, call: KafkaCall, place: _Place, epoch: int) -> None:
+    await services.broker.reads.offset_queries.expect(call.caller, *place, epoch)
 
 
 async def _found(services: Services, call: KafkaCall, place: _Place, time_ms: int) -> TimedOffset:
@@ -78,7 +83,7 @@ async def _found(services: Services, call: KafkaCall, place: _Place, time_ms: in
 
 
 async def leader_epochs(services: Services, call: KafkaCall) -> OffsetForLeaderEpochResponse:
-    """Where the asked epoch of each partition ends."""
+    """Where the log of a reader of the asked epoch ends, for each partition."""
     queries, topics = services.broker.reads.offset_queries, []
     for topic in call.request.topics:
         answers = []
@@ -87,6 +92,7 @@ async def leader_epochs(services: Services, call: KafkaCall) -> OffsetForLeaderE
             answers.append(answer)
             try:
                 place = _place(services, call, topic.topic, part.partition)
+                await _expect(services, call, place, part.current_leader_epoch)
                 found = await queries.end_of_epoch(call.caller, *place, part.leader_epoch)
             except TalosError as error:
                 answer.error_code = int(code_of(error))

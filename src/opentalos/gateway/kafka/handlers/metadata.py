@@ -1,8 +1,4 @@
-"""Metadata and DescribeTopicPartitions: topics, their partitions, and which server leads each.
-
-The leader epoch is unknown (-1) in all answers: it is that of the manifest, which only the server
-that has the partition open knows, and clients must not compare numbers of different kinds.
-"""
+"""Metadata and DescribeTopicPartitions: topics, their partitions, and which server leads each."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -164,23 +160,31 @@ def _described(
         name=name,
         topic_id=id_of(topic),
         is_internal=is_internal(topic),
-        partitions=[_partition(number, leader) for number, leader in enumerate(leaders)],
+        partitions=[
+            _partition(number, leader, leaders.epoch)
+            for number, leader in enumerate(leaders.numbers)
+        ],
     )
     if call.request.include_topic_authorized_operations:
         described.topic_authorized_operations = _operations(services, call.caller, topic)
     return described
 
 
-def _partition(number: int, leader: int) -> MetadataResponsePartition:
+def _partition(number: int, leader: int, epoch: int) -> MetadataResponsePartition:
     """Storage replicates, not servers: the leader is the only replica that clients know of."""
     if leader == UNKNOWN_LEADER:
         return MetadataResponsePartition(
             error_code=int(ErrorCode.LEADER_NOT_AVAILABLE),
             partition_index=number,
             leader_id=UNKNOWN_LEADER,
+            leader_epoch=epoch,
         )
     return MetadataResponsePartition(
-        partition_index=number, leader_id=leader, replica_nodes=[leader], isr_nodes=[leader]
+        partition_index=number,
+        leader_id=leader,
+        leader_epoch=epoch,
+        replica_nodes=[leader],
+        isr_nodes=[leader],
     )
 
 
@@ -218,18 +222,21 @@ async def describe_partitions(
             response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
             continue
         leaders = services.broker.kafka_nodes.leaders(topic.uuid, topic.partitions)
-        numbers = range(max(0, first), len(leaders))[:left]
+        numbers = range(max(0, first), len(leaders.numbers))[:left]
         left -= len(numbers)
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(
                 name=name,
                 topic_id=id_of(topic),
                 is_internal=is_internal(topic),
-                partitions=[_partition_of(number, leaders[number]) for number in numbers],
+                partitions=[
+                    _partition_of(number, leaders.numbers[number], leaders.epoch)
+                    for number in numbers
+                ],
                 topic_authorized_operations=_operations(services, caller, topic),
             )
         )
-        if numbers.stop < len(leaders):
+        if numbers.stop < len(leaders.numbers):
             response.next_cursor = Cursor(topic_name=name, partition_index=numbers.stop)
             break
     return response
@@ -251,12 +258,13 @@ async def _wanted(
     return sorted(found.items(), key=lambda item: item[0])
 
 
-def _partition_of(number: int, leader: int) -> DescribeTopicPartitionsResponsePartition:
+def _partition_of(number: int, leader: int, epoch: int) -> DescribeTopicPartitionsResponsePartition:
     known = leader != UNKNOWN_LEADER
     return DescribeTopicPartitionsResponsePartition(
         error_code=int(ErrorCode.NONE if known else ErrorCode.LEADER_NOT_AVAILABLE),
         partition_index=number,
         leader_id=leader,
+        leader_epoch=epoch,
         replica_nodes=[leader] if known else [],
         isr_nodes=[leader] if known else [],
         eligible_leader_replicas=[],  # Java's clients fail on null

@@ -7,7 +7,8 @@ An answer says stored, not stored, or unknown (promise I7). Not stored has a cod
 retry. Unknown has one only where the producer is idempotent; else the client must not send the
 batch again by itself, as it would be stored twice.
 
-Source: docs/adr/0061-kafka-records.md; KIP-98 (sequences), KIP-467 (record errors).
+Source: docs/adr/0061-kafka-records.md; KIP-98 (sequences), KIP-467 (record errors), KIP-951 (new
+leaders).
 """
 
 import asyncio
@@ -21,9 +22,10 @@ from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.names import NO_ID
-from opentalos.gateway.kafka.topics import leader_of, missing_code, named_topic
+from opentalos.gateway.kafka.topics import NewLeaders, missing_code, named_topic
 from opentalos.model.errors import (
     CorruptLog,
+    NotOwner,
     OutcomeUnknown,
     PartitionNotServing,
     SequenceGap,
@@ -43,6 +45,7 @@ from opentalos.model.message import (
 )
 from opentalos.wire.kafka._generated.produce_request import PartitionProduceData
 from opentalos.wire.kafka._generated.produce_response import (
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -112,7 +115,7 @@ class _Produce:
 
     def __init__(self, services: Services, call: KafkaCall) -> None:
         self._services, self._call = services, call
-        self._throttle_ms = 0
+        self._throttle_ms, self._leaders = 0, NewLeaders(services)
         self._parts: list[_Part] = []
         self._topics: list[TopicProduceResponse] = []
         request = call.request
@@ -215,12 +218,23 @@ class _Produce:
             idempotent = part.received is not None and part.received.head.producer_id > 0
             code = missing_code(error, part.key) or put_code(error, idempotent=idempotent)
             answer.error_code, answer.error_message = int(code), str(error)
-            answer.current_leader.leader_id = leader_of(self._services, error)
+            self._name_leader(part, error)
             if isinstance(error, ThrottleRejected):
                 wait_s = self._services.broker.context.config.quota.throttle_max_s
                 self._throttle_ms = int(wait_s * 1000)
         self._set_start(part)
         self._done(1)
+
+    def _name_leader(self, part: _Part, error: TalosError) -> None:
+        """Where the client should go instead."""
+        if not isinstance(error, NotOwner):
+            return
+        try:
+            topic = named_topic(self._services, self._call, Permission.PUT_MESSAGE, part.key)
+        except TalosError:
+            return
+        leader = part.answer.current_leader
+        leader.leader_id, leader.leader_epoch = self._leaders.of(topic, part.answer.index, error)
 
     def _set_start(self, part: _Part) -> None:
         """The log's start, by which clients decide what a gap in their sequence means."""
@@ -238,7 +252,14 @@ class _Produce:
         if not self._call.request.acks:
             self._call.answer_raw([])
             return
-        response = ProduceResponse(responses=self._topics, throttle_time_ms=self._throttle_ms)
+        response = ProduceResponse(
+            responses=self._topics,
+            throttle_time_ms=self._throttle_ms,
+            node_endpoints=[
+                NodeEndpoint(node_id=node.number, host=node.host, port=node.port, rack=None)
+                for node in self._leaders.nodes
+            ],
+        )
         self._call.answer(response)
 
     def fail(self, error: Exception) -> None:
