@@ -6,6 +6,7 @@ a get returns durable messages only (promise I4); the log keeps both.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from opentalos.broker.context import BrokerContext
@@ -13,6 +14,7 @@ from opentalos.broker.messaging.block_reader import Reader
 from opentalos.broker.messaging.message_counters import HeldCalls, MessageCounters
 from opentalos.broker.messaging.preview import PREVIEW_BYTES_MAX, PreviewedMessage, latest_messages
 from opentalos.broker.peer_rpc.remote_logs import Found, Question, RemoteLogs, Wanted
+from opentalos.catalog.quota.delayed import DelayedCalls
 from opentalos.catalog.quota.throttle import ThrottleHandle
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.partition.partition_log import PartitionLog
@@ -25,7 +27,6 @@ from opentalos.model.errors import (
     PartitionNotExist,
     RequestTooLarge,
     TalosError,
-    ThrottleRejected,
     TopicNotExist,
     UnexpectedOffset,
 )
@@ -108,7 +109,7 @@ class MessageService:
         self._limits, self._egress = context.config.message, context.egress
         self._logs = RemoteLogs(context)
         self._put_routes: dict[tuple[str, str, int], _Route] = {}
-        self._held_bytes = 0  # of throttled puts
+        self._delayed = DelayedCalls(context.config.quota.throttled_bytes_max)  # puts
         self._holds = 0  # gets that wait for new messages
         self.counters = MessageCounters()
 
@@ -134,9 +135,10 @@ class MessageService:
         counters = self.counters
         counters.puts += 1
         counters.put_bytes += bytes_count
-        if hold_s > 0.0:
+        if hold_s > 0.0 or (self._delayed.bytes and _key(caller, target) in self._delayed):
             counters.puts_throttled += 1
-            self._hold(hold_s, bytes_count, (caller, target, blocks, waiter))
+            begin = partial(self._end_delay, caller, target, blocks, waiter)
+            self._delayed.add(_key(caller, target), hold_s, bytes_count, begin)
         else:
             _append(route.log, blocks, waiter)
 
@@ -201,35 +203,20 @@ class MessageService:
         if late_ms > 0:
             raise DeadlinePassed(f"the request's deadline passed {late_ms} ms ago")
 
-    def _hold(
+    def _end_delay(
         self,
-        hold_s: float,
-        bytes_count: int,
-        put: tuple[Principal, Target, Sequence[MessageBlock], AppendWaiter],
+        caller: Principal,
+        target: Target,
+        blocks: Sequence[MessageBlock],
+        waiter: AppendWaiter,
     ) -> None:
-        throttled_bytes_max = self._context.config.quota.throttled_bytes_max
-        if self._held_bytes + bytes_count > throttled_bytes_max:
-            raise ThrottleRejected(
-                f"bytes of throttled puts: limit {throttled_bytes_max}, "
-                f"measured {self._held_bytes + bytes_count}"
-            )
-        self._held_bytes += bytes_count
-        asyncio.get_running_loop().call_later(hold_s, self._end_hold, bytes_count, put)
-
-    def _end_hold(
-        self,
-        bytes_count: int,
-        put: tuple[Principal, Target, Sequence[MessageBlock], AppendWaiter],
-    ) -> None:
-        self._held_bytes -= bytes_count
         try:
-            if put[1].deadline_ms:
-                self._check_deadline(put[1].deadline_ms)
-            caller, target, blocks, waiter = put
+            if target.deadline_ms:
+                self._check_deadline(target.deadline_ms)
             route = self._put_route(caller, target.resource, target.partition)
             _append(route.log, blocks, waiter)
         except TalosError as error:
-            put[3](UNKNOWN_OFFSET, error)
+            waiter(UNKNOWN_OFFSET, error)
 
     # --- get ---------------------------------------------------------------------------------
 
@@ -312,7 +299,7 @@ class MessageService:
     @property
     def held(self) -> HeldCalls:
         """Calls that wait now."""
-        return HeldCalls(self._held_bytes, self._holds)
+        return HeldCalls(self._delayed.bytes, self._holds)
 
     def _readable(self, caller: Principal, resource: str, partition: int) -> Topic:
         topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)
@@ -423,6 +410,10 @@ class MessageService:
         topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
         addresses = self._context.ownership.addresses(topic.uuid, topic.consumer_partitions)
         return topic, () if any(map(has_tls, addresses)) else addresses
+
+
+def _key(caller: Principal, target: Target) -> tuple[str, str, int]:
+    return caller.id, target.resource, target.partition
 
 
 def _append(log: PartitionLog, blocks: Sequence[MessageBlock], waiter: AppendWaiter) -> None:

@@ -7,6 +7,7 @@ Source: docs/adr/0061-kafka-records.md; KIP-227 (sessions), KIP-320 (epochs), KI
 KIP-951 (new leaders).
 """
 
+import asyncio
 from typing import Any, Final
 
 from opentalos.broker.messaging.reading.fetches import (
@@ -16,7 +17,7 @@ from opentalos.broker.messaging.reading.fetches import (
     FetchResult,
     MessageRun,
 )
-from opentalos.gateway.kafka.call import KafkaCall
+from opentalos.gateway.kafka.call import ClientSession, KafkaCall
 from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.fetch_sessions import (
     EPOCH_FIRST,
@@ -48,9 +49,14 @@ WAIT_S_MAX: Final = 60.0
 SESSIONS_FROM: Final = 7  # version
 
 
+class _HeldUntil(float):
+    """When the connection's next request is begun (loop time), in the state of its session."""
+
+
 async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
     """Answers the call itself, unless its session is refused."""
     request, client = call.request, call.session
+    await _end_of_hold(client)
     wanted = _wanted(request)
     try:
         session = None
@@ -69,6 +75,8 @@ async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
     except RefusedSession as error:
         return FetchResponse(error_code=int(error.code))
     found, refused = await _read(services, call, wanted)
+    if found.hold_s > 0.0:
+        client.state[_HeldUntil] = asyncio.get_running_loop().time() + found.hold_s
     full = session is None
     if session is None and call.version >= SESSIONS_FROM and request.session_epoch == EPOCH_FIRST:
         session = services.fetch_sessions.open(client, wanted)
@@ -92,6 +100,13 @@ async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
         write_answer(call.api, call.version, call.header.correlation_id, head, answered)
     )
     return None
+
+
+async def _end_of_hold(client: ClientSession) -> None:
+    """Wait as the last answer asked the client to: some do not, and would ask without a pause."""
+    until_s = client.state.pop(_HeldUntil, None)
+    if until_s is not None:
+        await asyncio.sleep(until_s - asyncio.get_running_loop().time())
 
 
 def _wanted(request: Any) -> dict[Key, Wanted]:
