@@ -1,18 +1,28 @@
 """Messages, offsets and groups by Kafka's tools, beside our own clients."""
 
 import json
+import random
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
+from tests.e2e.kafka.test_history import settings_of
 from tests.e2e.kafka.tools.kafka_tools import KafkaTools, Login
 from tests.e2e.rest.client import rest
-from tests.server_process import ServerProcess
+from tests.e2e.sdk.conftest import config_of
+from tests.server_process import TALOS, Key, ServerProcess
+
+from opentalos.sdk import ClientConfig, Message, TalosConsumer, TalosProducer
 
 pytestmark = pytest.mark.timeout(180)  # the first test starts Java
 
 COUNT = 1_000  # of the verifiable clients
+KEYED = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=|")
+KEYED_PARTITIONS, REST_KEYS = 12, 100
+WAIT_S = 60.0
 WAIT = ("--timeout-ms", "30000")
 WORDS = [f"word {number}" for number in range(40)]
 
@@ -50,27 +60,51 @@ def test_what_the_console_producer_writes_everybody_reads(
     assert [message["text"] for message in stored(kafka_server, "words", 0)] == WORDS
 
 
+def keys_of_many_forms() -> list[str]:
+    """Thousands: short and long, with bytes above 127, and of every length modulo four."""
+    source = random.Random(7)
+    letters = "abcxyz0189-_.äß€漢😀"
+    texts = {"".join(source.choices(letters, k=source.randint(1, 40))) for _ in range(3_000)}
+    return sorted(texts | {str(number) for number in range(2_000)})
+
+
 def test_keys_go_where_our_clients_put_them(
     tools: KafkaTools, alice: Login, kafka_server: ServerProcess
 ) -> None:
-    new_topic(tools, alice, "keyed", 3)
-    keyed = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
-    keys = [f"key-{number}" for number in range(20)]
-    tools.done(
-        alice, "console-producer", "--topic", "keyed", *keyed,
-        stdin="".join(f"{key}:kafka\n" for key in keys),
-    )  # fmt: skip
+    """Java's default partitioner, librdkafka's murmur2_random, our SDK and REST."""
+    new_topic(tools, alice, "keyed", KEYED_PARTITIONS)
+    keys = keys_of_many_forms()
+    lines = "".join(f"{key}|java\n" for key in keys)
+    tools.done(alice, "console-producer", "--topic", "keyed", *KEYED, stdin=lines)
+    settings = settings_of(kafka_server)
+    by_librdkafka = confluent_kafka.Producer({**settings, "partitioner": "murmur2_random"})
     for key in keys:
+        by_librdkafka.produce("alice/keyed", b"librdkafka", key.encode())
+        by_librdkafka.poll(0)
+    assert by_librdkafka.flush(WAIT_S) == 0
+    with TalosProducer(config_of(kafka_server.url), "alice/keyed") as by_sdk:
+        for key in keys:
+            by_sdk.put(Message(b"sdk", partition_key=key))
+    for key in keys[:REST_KEYS]:
         ours = {"messages": [{"key": key, "text": "rest"}]}
         assert rest(kafka_server, "POST", "topics/alice%2Fkeyed/messages", ours).status == 200
-    for partition in range(3):
-        messages = stored(kafka_server, "keyed", partition)
-        by_writer = {
-            text: sorted(message["key"] for message in messages if message["text"] == text)
-            for text in ("kafka", "rest")
-        }
-        assert by_writer["kafka"] == by_writer["rest"]
-        assert by_writer["kafka"]
+    place = ("--topic", "keyed", "--from-beginning", "--group", "keys")
+    shown = (
+        "--formatter-property",
+        "print.key=true",
+        "--formatter-property",
+        "print.partition=true",
+    )
+    count = ("--max-messages", str(3 * len(keys) + REST_KEYS))
+    read = tools.done(alice, "console-consumer", *place, *shown, *count, *WAIT)
+    places: dict[str, dict[str, str]] = {}
+    for line in read.splitlines():
+        partition, key, writer = line.split("\t")
+        places.setdefault(writer, {})[key] = partition
+    assert sorted(places["java"]) == keys
+    assert places["java"] == places["librdkafka"] == places["sdk"]
+    assert places["rest"].items() <= places["java"].items()
+    assert len(set(places["java"].values())) == KEYED_PARTITIONS
 
 
 def test_records_are_deleted_up_to_an_offset(
@@ -132,6 +166,59 @@ def test_groups_are_listed_described_and_reset(tools: KafkaTools, alice: Login, 
     assert read.splitlines() == WORDS
     tools.done(alice, "consumer-groups", "--delete", *group)
     assert "readers" not in tools.done(alice, "consumer-groups", "--list").split()
+
+
+def lag_by_kafka(tools: KafkaTools, who: Login, group: str) -> dict[int, tuple[int, int]]:
+    """Next offset and lag of each partition, as kafka-consumer-groups prints them."""
+    shown = tools.done(who, "consumer-groups", "--describe", "--group", group)
+    lines = re.findall(rf"{group}\s+shared\s+(\d+)\s+(\d+)\s+\d+\s+(\d+)", shown)
+    return {int(number): (int(at), int(lag)) for number, at, lag in lines}
+
+
+def lag_by_rest(server: ServerProcess, group: str) -> dict[int, tuple[int, int]]:
+    """The same by REST, which names the last processed message instead of the next one."""
+    shown = rest(server, "GET", f"topics/alice%2Fshared/groups/{group}").document["partitions"]
+    return {row["partition"]: (row["checkpoint"] + 1, row["lag"]) for row in shown}
+
+
+def lag_by_command(server: ServerProcess, key: Key, group: str) -> dict[int, int]:
+    who = f"{key.key_id}:{key.secret}"
+    command = [str(TALOS), "group", "describe", "shared", group, "--format", "json"]
+    done = subprocess.run(
+        [*command, "--url", server.url, "--as", who], capture_output=True, timeout=WAIT_S
+    )
+    assert done.returncode == 0, done.stderr
+    rows = map(json.loads, done.stdout.splitlines())
+    return {row["partition"]: row["lag"] for row in rows}
+
+
+def test_groups_of_workers_and_of_kafka_are_seen_by_both_with_equal_lag(
+    tools: KafkaTools, alice: Login, kafka_server: ServerProcess
+) -> None:
+    new_topic(tools, alice, "shared", 2)
+    lines = "".join(f"{key}|text\n" for key in range(80))
+    tools.done(alice, "console-producer", "--topic", "shared", *KEYED, stdin=lines)
+    made = rest(kafka_server, "POST", "principals/alice/keys").document
+    key = Key(made["key_id"], made["secret"])
+    config = ClientConfig(endpoints=(kafka_server.url,), key_id=key.key_id, secret=key.secret)
+    with TalosConsumer(config, "shared", "workers") as worker:
+        for count, _ in enumerate(worker, 1):
+            if count == 50:
+                break
+        shown = tools.done(
+            alice, "consumer-groups", "--describe", "--group", "workers", "--members"
+        )
+        assert "workers" in shown
+    some = ("--group", "kafkaers", "--max-messages", "30", "--from-beginning", *WAIT)
+    tools.done(alice, "console-consumer", "--topic", "shared", *some)
+    listed = tools.done(alice, "consumer-groups", "--list").split()
+    assert {"workers", "kafkaers"} <= set(listed)
+    for group in ("workers", "kafkaers"):
+        by_kafka = lag_by_kafka(tools, alice, group)
+        assert by_kafka == lag_by_rest(kafka_server, group)
+        lags = {number: lag for number, (_, lag) in by_kafka.items()}
+        assert lags == lag_by_command(kafka_server, key, group)
+        assert 0 < sum(lags.values()) < 80
 
 
 def test_entries_let_another_tenant_read_and_write(
