@@ -8,6 +8,8 @@ import pytest
 from tests.simulation.metering_mutants import drop_what_is_not_metered
 from tests.simulation.mutants import Mutant, _names
 
+from opentalos.broker.cluster.cluster_ownership import ClusterLeaderEpochs, ClusterOwnership
+from opentalos.broker.cluster.control import publication
 from opentalos.broker.groups.group_names import user_of
 from opentalos.broker.groups.kafka import offsets
 from opentalos.broker.groups.kafka.offsets import KafkaOffsetService
@@ -18,18 +20,25 @@ from opentalos.log.manifest import deletion
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.metering import recount
 from opentalos.log.partition.jobs import change_sealed
+from opentalos.log.partition.lifecycle import PartitionLifecycle
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.segment import producers
 from opentalos.log.segment.producers import ProducerTable
-from opentalos.model.errors import SequenceGap, TalosError
+from opentalos.model.errors import NotOwner, SequenceGap, TalosError
 from opentalos.model.message import PayloadFormat, ProducerStamp, StoredBefore
 from opentalos.testing.simulation.clients.records.producers import KafkaProducer
 from opentalos.testing.simulation.cluster.storage_worlds import MOVED_RECORDS
+from opentalos.testing.simulation.stores.faults import ClusterFaults
 from opentalos.testing.simulation.world.storage_worlds import RECORDS
 
 PLAIN = replace(RECORDS, metered=0.0, chaos_s=12.0)
 METERED = replace(RECORDS, chaos_s=12.0)
-
+STALE_LEADERS = replace(
+    MOVED_RECORDS,
+    think_s=0.1,
+    session_s=1.0,
+    cluster=ClusterFaults(cut_meta=0.9, cut_s=8.0, drain=1.0, join=0.5),
+)
 # --- producers ------------------------------------------------------------------------------------
 
 
@@ -226,6 +235,48 @@ def let_former_members_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KafkaOffsetService, "_commit", commit)
 
 
+# --- leaders --------------------------------------------------------------------------------------
+
+
+def keep_the_epoch_when_partitions_move(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(publication, "number_after", lambda before, wall_ms: before or 1)
+
+
+def answer_in_epochs_that_are_not_known(patch: pytest.MonkeyPatch) -> None:
+    """A former leader that has not heard of the move answers whoever has."""
+    patch.setattr(ClusterLeaderEpochs, "check", lambda self, key, asked: None)
+
+    async def confirm(self: ClusterLeaderEpochs, topic_uuid: str, asked: int) -> None:
+        return
+
+    patch.setattr(ClusterLeaderEpochs, "confirm", confirm)
+
+
+def answer_after_the_hand_over(patch: pytest.MonkeyPatch) -> None:
+    """A former leader goes on to answer what it has in memory."""
+    real = ClusterOwnership.check
+    had: set[tuple[int, str, int]] = set()
+
+    def check(self: ClusterOwnership, topic_uuid: str, partition: int) -> None:
+        key = (id(self), topic_uuid, partition)
+        try:
+            real(self, topic_uuid, partition)
+        except NotOwner:
+            if key not in had:
+                raise
+        else:
+            had.add(key)
+
+    hand_off = PartitionLifecycle.hand_off
+
+    def handed_off(self: PartitionLifecycle, error: TalosError) -> None:
+        hand_off(self, error)
+        self.served = True
+
+    patch.setattr(ClusterOwnership, "check", check)
+    patch.setattr(PartitionLifecycle, "hand_off", handed_off)
+
+
 RECORD_MUTANTS = (
     Mutant(
         "take a block although one before it failed",
@@ -332,6 +383,24 @@ RECORD_CLUSTER_MUTANTS = (
         "store a repetition after a move",
         _names("duplicate"),
         store_a_repetition_of_a_kafka_producer,
+        MOVED_RECORDS,
+    ),
+    Mutant(
+        "keep the epoch when partitions move",
+        _names("two-leaders"),
+        keep_the_epoch_when_partitions_move,
+        MOVED_RECORDS,
+    ),
+    Mutant(
+        "answer in epochs that are not known",
+        _names("former-leader"),
+        answer_in_epochs_that_are_not_known,
+        STALE_LEADERS,
+    ),
+    Mutant(
+        "answer after the hand-over",
+        _names("former-leader"),
+        answer_after_the_hand_over,
         MOVED_RECORDS,
     ),
     Mutant(

@@ -60,3 +60,18 @@ def test_members_commit_and_former_ones_are_refused() -> None:
     ]
     assert sum(commit.ok for commit in commits) > 20
     assert any(commit.error == "not a member any more" for commit in commits)
+
+
+@pytest.mark.timeout(120)
+def test_clients_follow_leaders_through_many_epochs() -> None:
+    epochs, reads, refused = 0, 0, set[str]()
+    for seed in range(3):
+        history = run_cluster_seed(seed, MOVED_RECORDS).history
+        epochs += len({each.result["epoch"] for each in history.of("leaders") if each.ok})
+        for read in history.of("read"):
+            if "epoch" in read.args:
+                reads += read.ok
+                refused.add(read.error.partition(":")[0])
+    assert epochs > 6
+    assert reads > 50
+    assert {"NotOwner", "LeaderEpochFenced"} <= refused

@@ -17,6 +17,8 @@ unique in the whole history.
 | put | topic, partition, ids, idempotent?, granted?, tenant?, lane? and number? of a batch in |
 | | it, pipelined? behind batches whose outcome is open | offset? of the first message |
 | read | topic, partition, offset, final?, granted?, quiet? | blocks: [[offset, [id or null]]] |
+| read | the same in a leader epoch: epoch | by: the host that answered |
+| leaders | topic | by, epoch, leaders: host by partition; of a Kafka client |
 | poll | topic, partition, session | blocks; one consumer's deliveries, in order |
 | range | topic, partition | start, next |
 | trim | topic, partition, offset below which all is deleted, -1: everything | start |
@@ -80,7 +82,7 @@ Notes are facts without an outcome.
 | stream-gap | table, topic: the stream stopped; gap_ms: from this time on changes are missing |
 | stuck-lease, unanswered, answered-twice, unhandled-error, deadlock | text |
 | never-rebalanced, crowded-topic, stale-schedule, forward-loop | text |
-| assigned | topic uuid, owners by partition: what a cluster's controller published |
+| assigned | topic uuid, number, owners by partition: what a cluster's controller published |
 | announced | host, wait_s: an announced restart, once the process has ended |
 | lends | host, began_s, wait_s: the same, while others serve its partitions |
 | forgotten | topic uuid: its assignment is gone |

@@ -1,6 +1,7 @@
-"""Checks of a cluster as a whole: an announced restart moves no partition."""
+"""Checks of a cluster as a whole: restarts that move no partition, and who leads in which epoch."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from opentalos.testing.simulation.checks.anomaly import Anomaly
 from opentalos.testing.simulation.history import History, Note
@@ -70,3 +71,53 @@ def _steady(history: History, host: str, announced_s: float) -> bool:
                 return False
             known = there
     return known and not any(stop_s - STEADY_S < at_s < stop_s for at_s in crashes)
+
+
+def two_leaders(history: History) -> Iterator[Anomaly]:
+    """Clients of Kafka take the answer with the newer epoch, so an epoch has one leader, and no
+    server goes back to an older one.
+
+    A server that is not registered, or was not when it was asked about, has no name.
+    """
+    led: dict[tuple[str, int, int], str] = {}
+    known: dict[tuple[str, str], tuple[float, int]] = {}  # by topic and host: since when, epoch
+    for asked in sorted(history.of("leaders"), key=lambda each: each.ended_s):
+        if not asked.ok or asked.result["epoch"] < 0:
+            continue
+        topic, host, epoch = asked.args["topic"], asked.result["by"], asked.result["epoch"]
+        for partition, leader in enumerate(asked.result["leaders"]):
+            before = led.get((topic, partition, epoch), leader)
+            if leader and before and leader != before:
+                text = f"{before} and {leader} lead {topic}/{partition} in epoch {epoch}"
+                yield Anomaly("two-leaders", text)
+            led[topic, partition, epoch] = before or leader
+        ended_s, newest = known.get((topic, host), (0.0, epoch))
+        if epoch < newest and asked.began_s > ended_s:
+            text = f"{host} knew epoch {newest} of {topic} at {ended_s:.3f}, then {epoch}"
+            yield Anomaly("two-leaders", text)
+        if epoch >= newest:
+            known[topic, host] = (asked.ended_s, epoch)
+
+
+def former_leaders(history: History) -> Iterator[Anomaly]:
+    """A server may answer in an older epoch than its own, and not in a newer one."""
+    owners = _owners_by_epoch(history)
+    for read in history.of("read"):
+        if not read.ok or "epoch" not in read.args:
+            continue
+        topic, host, asked = read.args["topic"], read.result["by"], read.args["epoch"]
+        partition = read.args["partition"]
+        led = owners.get(topic.rpartition("#")[2], {})
+        since = [names for epoch, names in led.items() if epoch >= asked]
+        if asked in led and not any(host in names[partition : partition + 1] for names in since):
+            text = f"{host} answered {read} although it does not lead since that epoch"
+            yield Anomaly("former-leader", text)
+
+
+def _owners_by_epoch(history: History) -> dict[str, dict[int, Sequence[str]]]:
+    """Owners by partition, by topic uuid and epoch."""
+    found: dict[str, dict[int, Sequence[str]]] = defaultdict(dict)
+    for note in history.noted("assigned"):
+        if "number" in note.args:
+            found[note.args["topic"]][note.args["number"]] = note.args["owners"]
+    return found

@@ -21,6 +21,7 @@ from opentalos.testing.simulation.clients.message_clients import (
 )
 from opentalos.testing.simulation.clients.records.scene import (
     create_records,
+    followers,
     members,
     record_clients,
 )
@@ -208,6 +209,7 @@ async def cluster_workload(world: ClusterWorld) -> None:
     if records:
         clients += record_clients(world, records, topics)
         clients += members(world, records)
+        clients += followers(world, records)
         clients.append(Router(world, records, "record router"))
     workers = range(world.cluster_config.workers)
     clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in workers]

@@ -79,6 +79,7 @@ class ControlView:
                     self._recorder.note(
                         "assigned",
                         topic=topic,
+                        number=published.number,
                         owners=list(published.owners),
                         planned=sorted(map(int, published.moved_from)),
                     )

@@ -226,6 +226,7 @@ class ClusterWorld(World):
         broker = BrokerConfig(
             server=host,
             advertise=address_of(host),
+            kafka=f"{host}.test:9092",
             secret_box=PlainSecretBox(),
             log=config.log,
             message=config.message,

@@ -60,6 +60,25 @@ def lent(
     tale.tick(9.0)
 
 
+def asked(tale: Tale, *answers: tuple[str, int, str]) -> None:
+    """Who leads partition 0, one question after the other: host that answers, epoch, leader."""
+    for host, epoch, leader in answers:
+        tale.ok(tale.begin("leaders"), by=host, epoch=epoch, leaders=[leader])
+
+
+def asked_at_the_same_time(tale: Tale) -> None:
+    earlier, later = tale.begin("leaders"), tale.begin("leaders")
+    tale.ok(later, by="a", epoch=6, leaders=["b"])
+    tale.ok(earlier, by="a", epoch=5, leaders=["a"])
+
+
+def answered(tale: Tale, host: str, epoch: int) -> None:
+    """A read by a host, after partition 0 moved from a to b in epoch 6, and back in epoch 8."""
+    for number, owner in ((5, "a"), (6, "b"), (8, "a")):
+        tale.note("assigned", topic="u", number=number, owners=[owner])
+    tale.ok(tale.begin("read", topic="o#t#u", offset=0, epoch=epoch), by=host, blocks=[])
+
+
 def commit_after_an_unlock_that_came_late(tale: Tale) -> None:
     """It was sent before its worker locked again, and reached the coordinator behind that."""
     tale.put("a", "b")
@@ -74,6 +93,27 @@ def commit_after_an_unlock_that_came_late(tale: Tale) -> None:
 
 CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "never-rebalanced": ([lambda tale: tale.note("never-rebalanced")], [acked_and_expired]),
+    "two-leaders": (
+        [
+            lambda tale: asked(tale, ("a", 5, "a"), ("b", 5, "b")),
+            lambda tale: asked(tale, ("a", 6, "b"), ("a", 5, "a")),
+        ],
+        [
+            lambda tale: asked(tale, ("a", 5, "a"), ("b", 6, "b"), ("a", 5, "a"), ("a", 6, "b")),
+            lambda tale: asked(tale, ("a", 5, "a"), ("b", 5, "")),  # a is not registered any more
+            lambda tale: asked(tale, ("a", 5, "a"), ("a", -1, "")),
+            asked_at_the_same_time,
+        ],
+    ),
+    "former-leader": (
+        [lambda tale: answered(tale, "c", 5), lambda tale: answered(tale, "b", 8)],
+        [
+            lambda tale: answered(tale, "a", 5),
+            lambda tale: answered(tale, "b", 5),  # in an older epoch than its own
+            lambda tale: answered(tale, "a", 6),
+            lambda tale: answered(tale, "b", 7),  # of a record that was not seen
+        ],
+    ),
     "moved-for-announced-restart": (
         [
             lambda tale: restarted(tale, down_s=5),

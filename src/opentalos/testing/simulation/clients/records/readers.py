@@ -114,9 +114,9 @@ class RecordReader(Client):
             elif filled and not place.parts:
                 self.world.recorder.fail(read, "others may have filled the answer")
             else:
-                self.world.recorder.ok(read, blocks=_decoded(place))
+                self.world.recorder.ok(read, blocks=decoded(place))
         for read, place in zip(reads, found, strict=True):
-            await self._note(server, topic, read, _decoded(place))
+            await self._note(server, topic, read, decoded(place))
 
     def _begin(
         self, server: SimulatedServer, topic: LiveTopic, partition: int, offset: int
@@ -141,7 +141,8 @@ class RecordReader(Client):
                 self._positions[key] = found.start
 
 
-def _decoded(place: FetchedPlace) -> Blocks:
+def decoded(place: FetchedPlace) -> Blocks:
+    """What was read, as an operation's result has it."""
     blocks: Blocks = []
     for part in place.parts:
         if isinstance(part, MessageRun):

@@ -5,6 +5,7 @@ from typing import Final
 
 from opentalos.testing.simulation.clients.message_clients import LiveTopic
 from opentalos.testing.simulation.clients.records.deletions import Deleter
+from opentalos.testing.simulation.clients.records.followers import LeaderFollower
 from opentalos.testing.simulation.clients.records.members import KafkaMember
 from opentalos.testing.simulation.clients.records.producers import (
     FIRST_ID,
@@ -24,6 +25,11 @@ async def create_records(
 ) -> list[LiveTopic]:
     """Topics for Kafka's producers, if the world has any; nobody changes or deletes them."""
     return [await create("records", partitions=2, flushed=False)] if world.config.records else []
+
+
+def followers(world: World, records: list[LiveTopic]) -> list[LeaderFollower]:
+    """Consumers that follow the leaders of partitions with records, which move in a cluster."""
+    return [LeaderFollower(world, f"follower{n}", records) for n in range(READERS) if records]
 
 
 def members(world: World, records: list[LiveTopic]) -> list[KafkaMember]:
