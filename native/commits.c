@@ -11,6 +11,11 @@
  * held from submit() to reap(), both of which run with the interpreter's lock. All methods of a
  * Pool belong to one thread of Python.
  *
+ * That thread never waits for a lock that a thread of the pool may have: one that is descheduled
+ * with a lock, as happens on a machine with more to do than processors, would stop the event loop
+ * for as long, and every client with it. Jobs come through a ring and go back through a stack, both
+ * of atomic operations alone; a counter says how many there are.
+ *
  * Files are called through libc, not by system call numbers, so that a preloaded library sees
  * every call (tests/power/recorder.c), and through `disk`, which tests replace.
  */
@@ -25,6 +30,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,12 +40,15 @@
 #include <time.h>
 #include <unistd.h>
 #ifdef __linux__
+#include <linux/futex.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #endif
 
 #define INTERFACE 1               /* accelerator.py refuses a module of another one */
 #define PARTS_MAX 1024            /* buffers of one system call; IOV_MAX of Linux and macOS */
 #define STACK_BYTES (256 << 10)   /* of a thread, which needs a few KiB */
+#define RING_JOBS 1024            /* a power of two; what is beyond waits in a list */
 #define DONE 0                    /* outcomes; above 0: an errno */
 #define FENCED (-1)
 #define DELETED (-2)
@@ -166,14 +176,137 @@ static struct job *take(struct list *list)
     return job;
 }
 
+/* Counts the jobs in the ring; a thread waits for one. Only the first of several jobs wakes a thread,
+ * which wakes the next one if it leaves tickets: the loop pays for one wake-up, and yet a thread whose
+ * job hangs keeps no other job from a thread that sleeps. */
+#ifdef __linux__
+typedef struct {
+    atomic_int count, sleepers;
+} tickets;
+static void open_tickets(tickets *it)
+{
+    atomic_init(&it->count, 0);
+    atomic_init(&it->sleepers, 0);
+}
+static void close_tickets(tickets *it) { (void)it; }
+static void wake_one(tickets *it)
+{
+    if (atomic_load(&it->sleepers) > 0) syscall(SYS_futex, &it->count, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+static void add_ticket(tickets *it)
+{
+    if (atomic_fetch_add(&it->count, 1) == 0) wake_one(it);
+}
+static void take_ticket(tickets *it)
+{
+    int count = atomic_load(&it->count);
+    for (;;) {
+        if (count > 0) {
+            if (!atomic_compare_exchange_weak(&it->count, &count, count - 1)) continue;
+            if (count > 1) wake_one(it);
+            return;
+        }
+        atomic_fetch_add(&it->sleepers, 1); /* before the kernel looks at the count */
+        syscall(SYS_futex, &it->count, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+        atomic_fetch_sub(&it->sleepers, 1);
+        count = atomic_load(&it->count);
+    }
+}
+#else /* here the loop's thread may wait for a lock */
+typedef struct {
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    size_t count;
+} tickets;
+static void open_tickets(tickets *it)
+{
+    pthread_mutex_init(&it->lock, NULL);
+    pthread_cond_init(&it->more, NULL);
+    it->count = 0;
+}
+static void close_tickets(tickets *it)
+{
+    pthread_cond_destroy(&it->more);
+    pthread_mutex_destroy(&it->lock);
+}
+static void add_ticket(tickets *it)
+{
+    pthread_mutex_lock(&it->lock);
+    it->count++;
+    pthread_cond_signal(&it->more);
+    pthread_mutex_unlock(&it->lock);
+}
+static void take_ticket(tickets *it)
+{
+    pthread_mutex_lock(&it->lock);
+    while (it->count == 0) pthread_cond_wait(&it->more, &it->lock);
+    it->count--;
+    pthread_mutex_unlock(&it->lock);
+}
+#endif
+
+/* A queue of bounded length: the loop's thread puts, any thread takes, the oldest first. The turn of
+ * a cell says whose it is: `n` for the putter of job number n, `n + 1` for who takes that.
+ * Source: D. Vyukov, "Bounded MPMC queue". */
+struct ring {
+    struct {
+        atomic_size_t turn;
+        struct job *job;
+    } cells[RING_JOBS];
+    atomic_size_t taken; /* jobs so far */
+    size_t put;
+};
+
+static void open_ring(struct ring *ring)
+{
+    for (size_t n = 0; n < RING_JOBS; n++) atomic_init(&ring->cells[n].turn, n);
+    atomic_init(&ring->taken, 0);
+    ring->put = 0;
+}
+
+static int has_room(struct ring *ring)
+{
+    size_t turn = atomic_load_explicit(&ring->cells[ring->put % RING_JOBS].turn, memory_order_acquire);
+    return turn == ring->put;
+}
+
+/* There is room. The job belongs to a thread then. */
+static void put_in_ring(struct ring *ring, struct job *job)
+{
+    size_t number = ring->put++, at = number % RING_JOBS;
+    ring->cells[at].job = job;
+    atomic_store_explicit(&ring->cells[at].turn, number + 1, memory_order_release);
+}
+
+/* NULL: it is empty. */
+static struct job *take_from_ring(struct ring *ring)
+{
+    size_t number = atomic_load_explicit(&ring->taken, memory_order_relaxed);
+    for (;;) {
+        size_t at = number % RING_JOBS;
+        size_t turn = atomic_load_explicit(&ring->cells[at].turn, memory_order_acquire);
+        if ((ptrdiff_t)(turn - (number + 1)) < 0) return NULL;
+        if (turn != number + 1) {
+            number = atomic_load_explicit(&ring->taken, memory_order_relaxed); /* another was quicker */
+            continue;
+        }
+        if (atomic_compare_exchange_weak_explicit(
+                &ring->taken, &number, number + 1, memory_order_relaxed, memory_order_relaxed)) {
+            struct job *job = ring->cells[at].job;
+            atomic_store_explicit(&ring->cells[at].turn, number + RING_JOBS, memory_order_release);
+            return job;
+        }
+    }
+}
+
 struct pool {
-    pthread_mutex_t lock; /* of all below; held for a few instructions */
-    pthread_cond_t work;
-    struct list waiting, ended;
-    int announced;         /* the loop was told of what is in `ended` */
-    int abandoned;         /* no Python object is left */
-    int users;             /* the Python object, and threads */
-    int wake_in, wake_out; /* the same descriptor on Linux */
+    struct ring waiting;
+    tickets tickets;               /* at least one for each job of the ring */
+    _Atomic(struct job *) ended;   /* the newest one first */
+    atomic_int abandoned;          /* no Python object is left */
+    atomic_int users;              /* the Python object, and threads */
+    struct list beyond, unreported; /* of the loop's thread: before the ring, and after `ended` */
+    int wake_in, wake_out;         /* the same descriptor on Linux */
     size_t one_call_bytes_max;
     struct slot *slots;
     int slot_count;
@@ -181,7 +314,7 @@ struct pool {
 
 /* Of one thread at a time. Kept in the pool: a thread that calls free() gets a heap of its own. */
 struct slot {
-    double started_s; /* of its job; 0: idle, -1: there is no thread */
+    _Atomic double started_s; /* of its job; 0: idle, -1: there is no thread */
     struct pool *pool;
     char name[16];
 };
@@ -192,15 +325,12 @@ static void close_wakes(struct pool *pool)
     if (pool->wake_out != pool->wake_in) close(pool->wake_out);
 }
 
-/* The lock is held, and is free afterwards; the last user frees the pool. */
+/* The last user frees the pool. */
 static void leave_pool(struct pool *pool)
 {
-    int left = --pool->users;
-    pthread_mutex_unlock(&pool->lock);
-    if (left > 0) return;
+    if (atomic_fetch_sub(&pool->users, 1) > 1) return;
     close_wakes(pool);
-    pthread_cond_destroy(&pool->work);
-    pthread_mutex_destroy(&pool->lock);
+    close_tickets(&pool->tickets);
     free(pool->slots);
     free(pool);
 }
@@ -209,6 +339,17 @@ static void announce(struct pool *pool)
 {
     uint64_t one = 1;
     while (write(pool->wake_out, &one, sizeof one) < 0 && errno == EINTR) {} /* EAGAIN: it is full, so it wakes */
+}
+
+/* Who finds the list empty tells the loop, which takes all of it. The job belongs to the loop then. */
+static void report(struct pool *pool, struct job *job)
+{
+    struct job *newest = atomic_load_explicit(&pool->ended, memory_order_relaxed);
+    do
+        job->next = newest;
+    while (!atomic_compare_exchange_weak_explicit(
+        &pool->ended, &newest, job, memory_order_release, memory_order_relaxed));
+    if (newest == NULL) announce(pool);
 }
 
 static void *serve(void *given)
@@ -220,29 +361,23 @@ static void *serve(void *given)
 #elif defined(__APPLE__)
     pthread_setname_np(slot->name);
 #endif
-    pthread_mutex_lock(&pool->lock);
     for (int leaves = 0; !leaves;) {
-        struct job *job;
-        while ((job = take(&pool->waiting)) == NULL && !pool->abandoned) pthread_cond_wait(&pool->work, &pool->lock);
-        if (job == NULL) break;
+        take_ticket(&pool->tickets);
+        if (atomic_load(&pool->abandoned)) break;
+        struct job *job = take_from_ring(&pool->waiting);
+        if (job == NULL) continue; /* it was withdrawn */
         leaves = job->token == NULL;
         if (!leaves) {
-            double started_s = slot->started_s = now_s();
-            pthread_mutex_unlock(&pool->lock);
+            double started_s = now_s();
+            atomic_store_explicit(&slot->started_s, started_s, memory_order_relaxed);
             job->outcome = write_all(job, pool->one_call_bytes_max);
             if (job->outcome == 0 && job->fence != NULL) job->outcome = look_for_fence(job);
             job->seconds = now_s() - started_s;
-            pthread_mutex_lock(&pool->lock);
         }
-        slot->started_s = 0; /* reap() frees the slot of a thread that left */
+        /* First: reap() frees the slot of a thread that left. */
+        atomic_store_explicit(&slot->started_s, 0, memory_order_relaxed);
         job->slot = (int)(slot - pool->slots);
-        put(&pool->ended, job); /* of an abandoned pool: lost, since its buffers need the interpreter */
-        if (!pool->announced) {
-            pool->announced = 1;
-            pthread_mutex_unlock(&pool->lock);
-            announce(pool);
-            pthread_mutex_lock(&pool->lock);
-        }
+        report(pool, job); /* of an abandoned pool: lost, since its buffers need the interpreter */
     }
     leave_pool(pool);
     return NULL;
@@ -318,17 +453,39 @@ static PyObject *pool_new(PyTypeObject *type, PyObject *args, PyObject *names)
         free(pool);
         return NULL;
     }
-    pthread_mutex_init(&pool->lock, NULL);
-    pthread_cond_init(&pool->work, NULL);
-    pool->waiting.end = &pool->waiting.first;
-    pool->ended.end = &pool->ended.first;
+    open_ring(&pool->waiting);
+    open_tickets(&pool->tickets);
+    pool->beyond.end = &pool->beyond.first;
+    pool->unreported.end = &pool->unreported.first;
     pool->one_call_bytes_max = (size_t)one_call_bytes_max;
     pool->slots = slots;
     pool->slot_count = count;
-    pool->users = 1;
-    for (int n = 0; n < count; n++) slots[n] = (struct slot){.started_s = -1, .pool = pool};
+    atomic_init(&pool->ended, NULL);
+    atomic_init(&pool->abandoned, 0);
+    atomic_init(&pool->users, 1);
+    for (int n = 0; n < count; n++) {
+        atomic_init(&slots[n].started_s, -1);
+        slots[n].pool = pool;
+    }
     self->pool = pool;
     return (PyObject *)self;
+}
+
+/* Move what ended to `unreported`, the first one first. */
+static void take_ended(struct pool *pool)
+{
+    struct job *newest = atomic_exchange_explicit(&pool->ended, NULL, memory_order_acquire), *oldest = NULL;
+    while (newest != NULL) {
+        struct job *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest != NULL) {
+        struct job *next = oldest->next;
+        put(&pool->unreported, oldest);
+        oldest = next;
+    }
 }
 
 /* Idle threads end now, hanging ones whenever their call returns; nobody learns of its outcome. */
@@ -337,15 +494,14 @@ static void pool_dealloc(Pool *self)
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     struct pool *pool = self->pool;
     if (pool != NULL) {
-        pthread_mutex_lock(&pool->lock);
-        struct job *waiting = pool->waiting.first, *ended = pool->ended.first, *job;
-        pool->waiting = (struct list){NULL, &pool->waiting.first};
-        pool->ended = (struct list){NULL, &pool->ended.first};
-        pool->abandoned = 1;
-        pthread_cond_broadcast(&pool->work);
+        struct job *job;
+        atomic_store(&pool->abandoned, 1);
+        while ((job = take_from_ring(&pool->waiting)) != NULL) free_job(job);
+        while ((job = take(&pool->beyond)) != NULL) free_job(job);
+        take_ended(pool);
+        while ((job = take(&pool->unreported)) != NULL) free_job(job);
+        for (int n = 0; n < pool->slot_count; n++) add_ticket(&pool->tickets);
         leave_pool(pool);
-        while ((job = waiting) != NULL) waiting = job->next, free_job(job);
-        while ((job = ended) != NULL) ended = job->next, free_job(job);
     }
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
@@ -362,19 +518,19 @@ static PyObject *pool_start(Pool *self, PyObject *given)
     Py_ssize_t bytes;
     const char *name = PyUnicode_AsUTF8AndSize(given, &bytes);
     if (name == NULL) return NULL;
-    pthread_mutex_lock(&pool->lock);
     int number = 0, error = EAGAIN;
-    while (number < pool->slot_count && pool->slots[number].started_s >= 0) number++;
+    while (number < pool->slot_count && atomic_load(&pool->slots[number].started_s) >= 0) number++;
     if (number < pool->slot_count) {
         struct slot *slot = &pool->slots[number];
         memset(slot->name, 0, sizeof slot->name);
         memcpy(slot->name, name, (size_t)bytes < sizeof slot->name ? (size_t)bytes : sizeof slot->name - 1);
-        if ((error = start_thread(slot)) == 0) { /* it waits for the lock */
-            slot->started_s = 0;
-            pool->users++;
+        atomic_store(&slot->started_s, 0);
+        atomic_fetch_add(&pool->users, 1);
+        if ((error = start_thread(slot)) != 0) {
+            atomic_store(&slot->started_s, -1);
+            atomic_fetch_sub(&pool->users, 1);
         }
     }
-    pthread_mutex_unlock(&pool->lock);
     return error ? os_error(error) : PyLong_FromLong(number);
 }
 
@@ -408,12 +564,19 @@ static struct job *new_job(PyObject *chunks, PyObject *fence)
     return job;
 }
 
+/* Fill the ring from what waits before it. */
+static void refill(struct pool *pool)
+{
+    while (pool->beyond.first != NULL && has_room(&pool->waiting)) {
+        put_in_ring(&pool->waiting, take(&pool->beyond));
+        add_ticket(&pool->tickets);
+    }
+}
+
 static void enqueue(struct pool *pool, struct job *job)
 {
-    pthread_mutex_lock(&pool->lock);
-    put(&pool->waiting, job);
-    pthread_mutex_unlock(&pool->lock);
-    pthread_cond_signal(&pool->work);
+    put(&pool->beyond, job);
+    refill(pool);
 }
 
 static PyObject *pool_submit(Pool *self, PyObject *const *args, Py_ssize_t count)
@@ -447,10 +610,8 @@ static PyObject *pool_dismiss(Pool *self, PyObject *Py_UNUSED(none))
 
 static PyObject *pool_withdraw(Pool *self, PyObject *Py_UNUSED(none))
 {
-    struct pool *pool = self->pool;
-    pthread_mutex_lock(&pool->lock);
-    struct job *job = take(&pool->waiting);
-    pthread_mutex_unlock(&pool->lock);
+    struct job *job = take_from_ring(&self->pool->waiting);
+    if (job == NULL) job = take(&self->pool->beyond);
     PyObject *token = job != NULL && job->token != NULL ? Py_NewRef(job->token) : Py_NewRef(Py_None);
     if (job != NULL) free_job(job);
     return token;
@@ -465,9 +626,7 @@ static PyObject *pool_busy_s(Pool *self, PyObject *given)
         PyErr_SetString(PyExc_IndexError, "busy_s: no such slot");
         return NULL;
     }
-    pthread_mutex_lock(&pool->lock);
-    double started_s = pool->slots[number].started_s;
-    pthread_mutex_unlock(&pool->lock);
+    double started_s = atomic_load_explicit(&pool->slots[number].started_s, memory_order_relaxed);
     return PyFloat_FromDouble(started_s > 0 ? now_s() - started_s : 0.0);
 }
 
@@ -479,34 +638,20 @@ static PyObject *pool_reap(Pool *self, PyObject *Py_UNUSED(none))
     while (read(pool->wake_in, wakes, sizeof wakes) == (ssize_t)sizeof wakes) {}
     PyObject *found = PyList_New(0);
     if (found == NULL) goto again;
-    pthread_mutex_lock(&pool->lock);
-    struct list ended = {pool->ended.first, &ended.first};
-    pool->ended = (struct list){NULL, &pool->ended.first};
-    pool->announced = 0;
-    pthread_mutex_unlock(&pool->lock);
-    for (struct job *job; (job = ended.first) != NULL; ended.first = job->next, free_job(job)) {
+    take_ended(pool);
+    refill(pool); /* each job that ended left a place in the ring */
+    for (struct job *job; (job = pool->unreported.first) != NULL; free_job(job)) {
         PyObject *token = job->token != NULL ? job->token : Py_None;
         PyObject *item = Py_BuildValue("iOiLd", job->slot, token, job->outcome, (long long)job->length, job->seconds);
         int failed = item == NULL || PyList_Append(found, item) < 0;
         Py_XDECREF(item);
-        if (failed) break;
-        if (job->token == NULL) {
-            pthread_mutex_lock(&pool->lock);
-            pool->slots[job->slot].started_s = -1;
-            pthread_mutex_unlock(&pool->lock);
-        }
+        if (failed) goto short_of_memory;
+        take(&pool->unreported);
+        if (job->token == NULL) atomic_store(&pool->slots[job->slot].started_s, -1);
     }
-    if (ended.first == NULL) return found;
-    /* Out of memory: what was not handed out stays in front. What was is lost with the list, so it
-     * is returned; the loop is woken again for the rest. */
+    return found;
+short_of_memory: /* what was handed out is lost with the list, so it is returned; the rest is next */
     PyErr_Clear();
-    pthread_mutex_lock(&pool->lock);
-    struct job *last = ended.first;
-    while (last->next != NULL) last = last->next;
-    if (pool->ended.first == NULL) pool->ended.end = &last->next;
-    last->next = pool->ended.first;
-    pool->ended.first = ended.first;
-    pthread_mutex_unlock(&pool->lock);
 again:
     announce(pool);
     return found;

@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import random
+import select
 import subprocess
 import sys
 import threading
@@ -159,6 +160,33 @@ async def test_a_burst_of_completions_wakes_the_loop_once(tmp_path: Path) -> Non
         assert await asyncio.gather(*commits) == list(range(1, 201))
     assert reaped == [200]
     assert await threads.close(deadline_s=5)
+
+
+def test_jobs_beyond_the_ring_are_served_and_taken_back_in_order(tmp_path: Path) -> None:
+    assert NATIVE is not None
+    count = 3_000  # the ring has 1,024 places
+    pool = NATIVE.Pool(4, 1 << 20)
+    fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    try:
+        for number in range(count):
+            data = number.to_bytes(4, "big")
+            pool.submit(number, fd, [data], 4 * number, False, None)
+        assert [pool.withdraw() for _ in range(3)] == [0, 1, 2]
+        for name in ("one", "two", "three"):
+            pool.start(name)
+        found: list[Any] = []
+        while len(found) < count - 3:
+            ready, _, _ = select.select([pool.fileno()], [], [], 10)
+            assert ready
+            found += pool.reap()
+        assert sorted(token for _, token, *_ in found) == list(range(3, count))
+        assert {outcome for _, _, outcome, *_ in found} == {NATIVE.DONE}
+        assert pool.withdraw() is None
+        raw = os.pread(fd, 4 * count, 0)
+        assert raw[12:] == b"".join(number.to_bytes(4, "big") for number in range(3, count))
+        assert pool.reap() == []
+    finally:
+        os.close(fd)
 
 
 async def test_a_completion_that_raises_loses_no_other(
