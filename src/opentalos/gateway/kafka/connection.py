@@ -21,7 +21,9 @@ from opentalos.model.address import is_local, network_of
 from opentalos.model.errors import InvalidCredential
 from opentalos.wire.kafka.codec import KafkaFormatError
 
-PIPELINE_MAX = 16  # requests before reading pauses
+# Requests before reading pauses. After a stall of the loop hundreds of small ones wait in the
+# socket, and the more of them begin together, the fewer commits they take.
+PIPELINE_MAX = 64
 _COPIED_BYTES = 64 << 10
 UNKNOWN_BYTES_MAX = 64 << 10  # of a request before the client has authenticated
 _SIZE = struct.Struct(">i")
@@ -74,6 +76,7 @@ class KafkaConnection(asyncio.Protocol):
         self._reserved: _Pending | None = None  # memory for the frame under way
         self._waiting: deque[tuple[memoryview, _Pending]] = deque()
         self._under_way: deque[_Pending] = deque()
+        self._alone = False  # beside the one under way none may begin
         self._needs_room = False  # the port resumes it
         self._left_unread = 0  # when the client was last seen to read
         self._stalled = self._paused = self._ending = self._starting = self._partial = False
@@ -219,7 +222,7 @@ class KafkaConnection(asyncio.Protocol):
         frame, pending = self._waiting[0]
         if pending.call is None:
             # The caller of a request is who it is once those before it are answered.
-            if self._under_way and not self._open_to_overlap():
+            if self._alone:
                 return False
             try:
                 pending.call = self._gateway.decode(frame, self.session, self)
@@ -227,21 +230,15 @@ class KafkaConnection(asyncio.Protocol):
                 self._drop_waiting()
                 self._refuse(str(error))
                 return False
-        if self._under_way and not self._may_overlap(pending.call):
+        overlaps = self._gateway.overlaps(pending.call)
+        if self._alone or (self._under_way and not overlaps):
             return False
         self._waiting.popleft()
         self._under_way.append(pending)
+        self._alone = not overlaps
         self.deadline_s = math.inf
         self._gateway.start(pending.call)
         return True
-
-    def _open_to_overlap(self) -> bool:
-        """Whether every request under way lets others begin."""
-        overlaps = self._gateway.overlaps
-        return all(pending.call and overlaps(pending.call) for pending in self._under_way)
-
-    def _may_overlap(self, call: KafkaCall) -> bool:
-        return self._gateway.overlaps(call) and self._open_to_overlap()
 
     def answered(self, call: KafkaCall, pieces: Pieces) -> None:
         """A call was answered; send what is next in order."""
@@ -253,6 +250,7 @@ class KafkaConnection(asyncio.Protocol):
         out: Pieces = []
         while under_way and under_way[0].pieces is not None:
             pending = under_way.popleft()
+            self._alone = False  # if one was alone, it was this one
             out += pending.pieces or []
             self._port.release(pending.tenant, pending.bytes)
         if self._transport is None:

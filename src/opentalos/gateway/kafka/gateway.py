@@ -29,6 +29,7 @@ from opentalos.model.errors import InvalidCredential, TalosError
 from opentalos.model.identity import Principal
 from opentalos.wire.kafka.apis import Api, ApiKey, api_of, read_header, read_request
 from opentalos.wire.kafka.codec import Cursor, KafkaFormatError
+from opentalos.wire.kafka.produce_codec import read_produce
 from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
 
 CALLS_MAX: Final = 10_000  # under way, long polls included
@@ -99,8 +100,10 @@ class KafkaGateway:
             raise KafkaFormatError(f"{api.key.name} version {header.version} is not served")
         if not served.open:
             check_session(session, api)
-        request = read_request(api, header.version, cursor)
-        return KafkaCall(api, header, request, session, connection.answered)
+        found = read_produce(header.version, cursor) if api.key is ApiKey.PRODUCE else None
+        if found is None:
+            found = read_request(api, header.version, cursor)
+        return KafkaCall(api, header, found, session, connection.answered)
 
     def _find(self, key: int) -> Served:
         try:

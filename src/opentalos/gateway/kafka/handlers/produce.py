@@ -51,6 +51,7 @@ from opentalos.wire.kafka._generated.produce_response import (
     TopicProduceResponse,
 )
 from opentalos.wire.kafka.errors import ErrorCode
+from opentalos.wire.kafka.produce_codec import write_produced
 from opentalos.wire.kafka.records import (
     ReceivedBatch,
     RefusedRecords,
@@ -252,15 +253,22 @@ class _Produce:
         if not self._call.request.acks:
             self._call.answer_raw([])
             return
+        call, topics, throttle_ms = self._call, self._topics, self._throttle_ms
+        nodes = self._leaders.nodes
+        if not nodes:
+            raw = write_produced(call.version, call.header.correlation_id, topics, throttle_ms)
+            if raw is not None:
+                call.answer_raw([raw])
+                return
         response = ProduceResponse(
-            responses=self._topics,
-            throttle_time_ms=self._throttle_ms,
+            responses=topics,
+            throttle_time_ms=throttle_ms,
             node_endpoints=[
                 NodeEndpoint(node_id=node.number, host=node.host, port=node.port, rack=None)
-                for node in self._leaders.nodes
+                for node in nodes
             ],
         )
-        self._call.answer(response)
+        call.answer(response)
 
     def fail(self, error: Exception) -> None:
         """Answer after a defect of ours: nobody knows what is stored."""
