@@ -19,8 +19,11 @@ from opentalos.model.errors import CorruptLog
 from opentalos.model.message import StoredBlock
 from opentalos.ports.file_store import FileStore
 
-# One step of a read; 1 KiB blocks then keep the loop for about two milliseconds.
+# One step of a read; 1 KiB blocks then keep the loop for about two milliseconds. Where blocks are
+# larger, a step may be as well: it is their number that takes the time.
 READ_WINDOW_BYTES = 768 << 10
+READ_WINDOW_BYTES_MAX = 2 << 20
+_WINDOW_BLOCKS = 768
 
 
 class Wanted(NamedTuple):
@@ -52,7 +55,7 @@ class SegmentReader:
             raw = await self._files.read(self._view.path, position=position, bytes_max=window)
             walked, full = self._walk(raw, wanted)
             position += walked
-            if full:
+            if full or self._ends_at(raw, walked, wanted):
                 break
             if walked:
                 continue
@@ -71,6 +74,7 @@ class SegmentReader:
         if self._blocks:
             self._view.hint_offset = self._blocks[-1].next_offset
             self._view.hint_position = position
+            self._view.hint_block_bytes = self._taken_bytes // len(self._blocks)
         return self._blocks
 
     async def first_at(self, append_ms: int) -> int:
@@ -92,7 +96,9 @@ class SegmentReader:
         if self._messages:
             left_messages = wanted.messages_max - self._messages
             left_bytes = min(left_bytes, left_messages * self._taken_bytes // self._messages)
-        return min(READ_WINDOW_BYTES, max(left_bytes, 0) + self._view.index.interval_bytes)
+        most = self._view.hint_block_bytes * _WINDOW_BLOCKS
+        most = min(max(READ_WINDOW_BYTES, most), READ_WINDOW_BYTES_MAX)
+        return min(most, max(left_bytes, 0) + self._view.index.interval_bytes)
 
     def _walk(self, raw: bytes, wanted: Wanted) -> tuple[int, bool]:
         """Take what ``raw`` holds; bytes walked over, and whether the reader has enough.
@@ -139,6 +145,17 @@ class SegmentReader:
                 self._taken_bytes += stop - payload_at
             start = stop
         return start, full
+
+    def _ends_at(self, raw: bytes, start: int, wanted: Wanted) -> bool:
+        """Whether the block at ``raw[start]``, which is not all there, is too much: then its rest
+        is not read in vain. Its header may lie, which the next reader finds out."""
+        if not self._blocks or len(raw) - start < BLOCK_HEADER_BYTES:
+            return False
+        header = BLOCK_HEADER.unpack_from(raw, start)
+        payload_bytes = header[1] - BLOCK_HEADER_BYTES - header[15]
+        return header[2] == self._view.seed and self._refused(
+            header[4], header[3], payload_bytes, wanted
+        )
 
     def _refused(self, base: int, messages: int, payload_bytes: int, wanted: Wanted) -> bool:
         """Whether the block is too much, or does not follow: then its neighbour is missing."""

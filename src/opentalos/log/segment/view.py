@@ -29,6 +29,7 @@ class SegmentView:
     __slots__ = (
         "base_offset",
         "end_position",
+        "hint_block_bytes",
         "hint_offset",
         "hint_position",
         "index",
@@ -43,6 +44,7 @@ class SegmentView:
         self.end_position = SEGMENT_HEADER_BYTES
         self.hint_offset = -1  # where the last reader stopped, so the next one need not search
         self.hint_position = 0
+        self.hint_block_bytes = 0  # about the size of its blocks; 0: nobody has read them
 
     def show_to(self, next_offset: int, end_position: int) -> None:
         """Readers may see what lies below these bounds."""

@@ -68,6 +68,31 @@ async def test_bounds_limit_a_read_but_never_below_one_block() -> None:
     await bed.store.close()
 
 
+async def test_a_read_of_large_blocks_stops_before_the_one_that_is_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = LogLimits(tail_cache_bytes_max=0, space_reserve_bytes=0)
+    bed = await open_bed(limits=limits)
+    for number in range(12):
+        await put(bed.log(), bytes((number,)) * (260 << 10))
+    calls = 0
+    real = bed.files.read
+
+    async def read(path: str, *, position: int, bytes_max: int) -> bytes:
+        nonlocal calls
+        calls += 1
+        return await real(path, position=position, bytes_max=bytes_max)
+
+    monkeypatch.setattr(bed.files, "read", read)
+    found: list[int] = []
+    while len(found) < 12:
+        result = await bed.log().read(len(found), messages_max=99, bytes_max=1_100_000)
+        found += [block.base_offset for block in result.blocks]
+    assert found == list(range(12))
+    assert calls == 2 + 2  # the first read does not know yet how large blocks are
+    await bed.store.close()
+
+
 @pytest.mark.parametrize("cache_bytes", [0, 2_000, 1 << 20])
 async def test_storage_and_cache_answer_alike(cache_bytes: int) -> None:
     limits = LogLimits(
