@@ -28,7 +28,9 @@ programs: `ProducerPerformance` and `ConsumerPerformance` of Kafka for rates, co
 latency and for many producers. Both servers run all the time; the rounds alternate, and the first
 one changes from round to round. A server has been loaded with the same kind of records before a
 round counts. Clients of OpenTalos authenticate with SASL PLAIN, those of Kafka do not; it matters
-when they connect. Both share the processors with the client.
+when they connect. Both share the processors with the client. A new consumer group does not wait for
+more members, which both do for three seconds by default: `group.initial.rebalance.delay.ms=0`,
+`[kafka_group] initial_delay_s = 0`.
 
 Values are medians, with the smallest and the largest. "Times" is the median over the rounds of
 ours to Kafka's, turned so that more than 1 means that OpenTalos is better. CPU is that of the

@@ -165,6 +165,9 @@ def our_system(work: Path) -> Iterator[tuple[OurSystem, float]]:
     settings: Settings = {
         "kafka": {"listen": "127.0.0.1:0"},
         "topic": {"partitions_max": PARTITIONS_MAX},
+        "kafka_group": {
+            "initial_delay_s": 0
+        },  # as group.initial.rebalance.delay.ms=0 of Kafka here
     }
     build = Build("kafka", fastest_package(ROOT), settings)
     with build.server(work / "ours") as server:
