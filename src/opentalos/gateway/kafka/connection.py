@@ -80,6 +80,7 @@ class KafkaConnection(asyncio.Protocol):
         self._needs_room = False  # the port resumes it
         self._left_unread = 0  # when the client was last seen to read
         self._stalled = self._paused = self._ending = self._starting = self._partial = False
+        self._sends_soon = False
 
     @property
     def tenant(self) -> str:
@@ -219,6 +220,8 @@ class KafkaConnection(asyncio.Protocol):
 
     def _start_next(self) -> bool:
         """False: it has to wait, or the connection ends."""
+        if self.session.ends:
+            return False
         frame, pending = self._waiting[0]
         if pending.call is None:
             # The caller of a request is who it is once those before it are answered.
@@ -241,12 +244,20 @@ class KafkaConnection(asyncio.Protocol):
         return True
 
     def answered(self, call: KafkaCall, pieces: Pieces) -> None:
-        """A call was answered; send what is next in order."""
-        under_way = self._under_way
-        for pending in under_way:
+        """A call was answered. What a pass of the loop answers is sent at its end, in one write,
+        and what may begin then begins together and shares commits."""
+        for pending in self._under_way:
             if pending.call is call:
                 pending.pieces = pieces
                 break
+        if not self._sends_soon:
+            self._sends_soon = True
+            self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        """Send what is next in order, then start what waited for that."""
+        self._sends_soon = False
+        under_way = self._under_way
         out: Pieces = []
         while under_way and under_way[0].pieces is not None:
             pending = under_way.popleft()
