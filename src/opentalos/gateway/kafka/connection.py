@@ -162,6 +162,10 @@ class KafkaConnection(asyncio.Protocol):
                 self._await_rest()
                 break
             self._queue(size + _SIZE.size)
+        if self._count < _COPIED_BYTES and self._received:
+            rest = self._received[0]
+            if type(rest) is memoryview:  # a copy, or a few bytes would keep all of a large request
+                self._received[0] = bytes(rest)
         self._pump()
 
     def _reserve(self, size: int) -> bool:
@@ -183,8 +187,7 @@ class KafkaConnection(asyncio.Protocol):
             self._received[:] = [b"".join(self._received)]
         whole = memoryview(self._received[0])
         frame, rest = whole[_SIZE.size : end], whole[end:]
-        # A copy, or a few bytes would keep all of a large request.
-        self._received[:] = [bytes(rest) if len(rest) < _COPIED_BYTES else rest] if rest else []
+        self._received[:] = [rest] if rest else []
         self._count -= end
         self._partial = False
         self._waiting.append((frame, pending))
