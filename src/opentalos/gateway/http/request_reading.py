@@ -22,6 +22,7 @@ _START_BYTES = 14  # of the request line beside the target, at least
 # A chunk of one byte has five bytes around it; more are allowed, and no endless extensions.
 _FRAMING_MAX = 8  # bytes around chunks, for each byte of the body
 _VERSIONS = ("1.0", "1.1")
+RAW_BYTES_MIN = 16 << 10  # of a read inside of a body, that the parser does not see
 
 
 class RequestReading(ABC):
@@ -54,6 +55,7 @@ class RequestReading(ABC):
         self._parts: list[bytes] = []
         self._body_bytes = 0
         self._body_left = 0  # of a Content-Length body
+        self._raw = False  # the parser has not seen all of the body so far, and is done with
         self._charged = 0
         self._hold: Hold | None = None  # of a large body
         self._plain = False  # a small body of a known length, whose bytes count in no share
@@ -68,6 +70,10 @@ class RequestReading(ABC):
     def _send_continue(self) -> None:
         """Ask for the body once the requests before it are answered."""
 
+    @abstractmethod
+    def on_message_complete(self) -> None:
+        """Parser callback: the request is whole."""
+
     def _is_idle(self) -> bool:
         """No request is under way or waits."""
         return self._current is None and not self._queue
@@ -75,6 +81,13 @@ class RequestReading(ABC):
     # --- feeding -----------------------------------------------------------------------------
 
     def _feed(self, data: bytes) -> None:
+        left = self._body_left
+        if self._raw and len(data) > left:
+            self._feed_body(data[:left])
+            data = data[left:]
+        elif self._raw or (RAW_BYTES_MIN <= len(data) <= left and self._is_plain_body()):
+            self._feed_body(data)
+            return
         self._moved = self._head_ended = False
         self._feeding = len(data)
         body_bytes = self._body_bytes
@@ -107,6 +120,23 @@ class RequestReading(ABC):
             self._framing_bytes += len(data) - (self._body_bytes - body_bytes)
             if self._framing_bytes > most + _FRAMING_MAX * self._body_bytes:
                 self._refuse(431, "the chunks of the body are too small or have long extensions")
+
+    def _is_plain_body(self) -> bool:
+        """The body is being read, and its length is the only thing that ends it."""
+        inside = self._in_message and not self._in_head
+        return inside and b"transfer-encoding" not in self._headers
+
+    def _feed_body(self, data: bytes) -> None:
+        """A piece of a body of a known length, without the copy that the parser would make.
+
+        The parser still expects these bytes, so another one reads what follows the body.
+        """
+        self._raw = True
+        self.on_body(data)
+        if not self._body_left and not self._last:
+            self._raw = False
+            self._parser = HttpRequestParser(self)
+            self.on_message_complete()
 
     def _counted_head(self) -> int:
         """Bytes of the head as far as the parser passed it on."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from random import Random
 
 import pytest
 from tests.unit.gateway.http.support import LIMITS, Bench, request, statuses
 
 from opentalos.gateway.http.connection import AHEAD_BYTES, FEED_BYTES_MAX
 from opentalos.gateway.http.fairness.body_budget import UNSHARED_BYTES, Claim
-from opentalos.gateway.http.request_reading import HEADERS_MAX
+from opentalos.gateway.http.request_reading import HEADERS_MAX, RAW_BYTES_MIN
 
 HEAD = replace(LIMITS, header_bytes_max=16 << 10)
 BODY = 1 << 20
@@ -84,6 +85,45 @@ def test_a_head_within_the_bound_is_read_in_any_pieces(step: int) -> None:
         connection.data_received(data[position : position + step])
     assert len(bench.seen) == 1
     assert len(connection._queue) == 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_large_bodies_are_the_same_in_any_pieces(seed: int) -> None:
+    draw = Random(seed)
+    bodies = [draw.randbytes(draw.choice([0, 5, 20_000, 60_000, 200_000])) for _ in range(12)]
+    heads = [draw.choice(["", UPGRADE, "X-More: 1\r\n"]) for _ in bodies]
+    sent = b"".join(
+        f"POST /keep/{number} HTTP/1.1\r\nHost: a\r\n{more}"
+        f"Content-Length: {len(body)}\r\n\r\n".encode()
+        + body
+        for number, (body, more) in enumerate(zip(bodies, heads, strict=True))
+    )
+    bench = Bench(BODIES)
+    connection, transport = bench.connect()
+    at = 0
+    while at < len(sent):
+        step = draw.choice([1, 300, RAW_BYTES_MIN, 70_000, 256 << 10])
+        connection.data_received(sent[at : at + step])
+        at += step
+        await bench.all_turns()
+        while len(bench.seen) > len(statuses(transport.written)):
+            bench.seen[-1].reply_text(200, "kept")
+            await bench.all_turns()
+    assert [exchange.body for exchange in bench.seen] == bodies
+    assert statuses(transport.written) == [200] * len(bodies)
+    assert bench.server.body_bytes == 0
+
+
+def test_a_large_read_of_a_chunked_body_is_read_by_chunks() -> None:
+    bench = Bench(BODIES)
+    connection, transport = bench.connect()
+    connection.data_received(CHUNKED.replace(b"/echo", b"/keep/1"))
+    part = b"x" * (2 * RAW_BYTES_MIN)
+    connection.data_received(b"%x\r\n%b\r\n" % (len(part), part))
+    connection.data_received(b"%x\r\n%b\r\n0\r\n\r\n" % (len(part), part))
+    (exchange,) = bench.seen
+    assert exchange.body == part * 2
+    assert not transport.closed
 
 
 def test_repeated_lines_count_as_lines() -> None:
