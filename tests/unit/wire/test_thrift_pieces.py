@@ -17,6 +17,7 @@ from opentalos.wire.thrift import (
     LongMessage,
     ThriftError,
     ThriftProtocol,
+    compact,
     decode_call,
     decode_reply,
     decode_short_call,
@@ -29,6 +30,7 @@ from opentalos.wire.thrift import (
 from opentalos.wire.thrift.block_extras import Extras, encode_extras
 from opentalos.wire.thrift.json_format import _read_text
 from opentalos.wire.thrift.message import SHORT_VALUES
+from opentalos.wire.thrift.output import APART_BYTES
 from opentalos.wire.thrift.reader import CALL_TEXT_BYTES_MAX, PIECE_BYTES, Cursor
 
 MESSAGE, TABLE = SERVICES["MessageService"], sds.SERVICES["TableService"]
@@ -277,3 +279,24 @@ def test_a_reply_of_many_bytes_is_long_in_json_alone() -> None:
         encode_short_reply(JSON, GET, 1, result)
     body = encode_reply(JSON, GET, 1, result, pause=lambda: None)
     assert decode_reply(JSON, GET, body).result == result
+
+
+@pytest.mark.parametrize(
+    "sizes", [(APART_BYTES,), (APART_BYTES - 1, 1 << 20), (1 << 20, 0, 1 << 20)]
+)
+def test_values_that_are_set_apart_are_where_they_belong(
+    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = put_of(*(block(bytes([number]) * size, [1]) for number, size in enumerate(sizes)))
+
+    def encoded() -> bytes:
+        return encode_call(ThriftProtocol.COMPACT, PUT, 1, request)
+
+    found = encoded()
+    monkeypatch.setattr(compact, "APART_BYTES", 1 << 40)
+    assert found == encoded()
+
+
+def test_a_long_tag_of_a_block_is_not_set_apart() -> None:
+    with pytest.raises(BadRequest, match="above 64 KiB"):
+        encode_extras(Extras(tag="x" * (APART_BYTES + 1)))

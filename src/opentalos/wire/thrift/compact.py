@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from opentalos.wire.thrift.codec import Header
 from opentalos.wire.thrift.error import ThriftError
-from opentalos.wire.thrift.output import Output, counted, values_of
+from opentalos.wire.thrift.output import APART_BYTES, Output, counted, values_of
 from opentalos.wire.thrift.reader import Cursor, built, enum_value, mismatch
 from opentalos.wire.thrift.spec import StructSpec, ThriftType, TType
 
@@ -339,7 +339,10 @@ def _write_double(out: bytearray, value: float) -> None:
 
 def _write_bytes(out: bytearray, value: bytes) -> None:
     write_varint(out, len(value))
-    out += value
+    if len(value) >= APART_BYTES and isinstance(out, Output) and out.in_parts:
+        out.set_apart(value)
+    else:
+        out += value
 
 
 def write_text(out: bytearray, value: str) -> None:

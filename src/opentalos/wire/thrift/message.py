@@ -295,9 +295,9 @@ def _encoded(
     values: Mapping[str, Any],
     pause: Pause | None = None,
 ) -> bytes:
-    out = Output(pause or _no_pause, SHORT_VALUES)
+    out = Output(pause or _no_pause, SHORT_VALUES, in_parts=True)
     _CODECS[protocol].write(out, header, spec, values)
-    return bytes(out)
+    return out.whole()
 
 
 def _no_pause() -> None:

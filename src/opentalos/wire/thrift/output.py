@@ -10,21 +10,35 @@ from typing import Any, Final
 from opentalos.wire.thrift.spec import ThriftType, TType
 
 PIECE_VALUES: Final = 1 << 11  # between two pauses: 0.3 to 1 ms
+APART_BYTES: Final = 64 << 10  # of a value, and more: a copy costs more than a part of a message
 _VALUES_MAX: Final = 64  # that one item counts for; deeper ones count by themselves
 
 
 class Output(bytearray):
-    """The bytes of a message.
+    """The bytes of a message, or of its last part: ``set_apart`` ends one.
 
     Args: pause: called before values after the first ``at_once``, and after each piece of them; it
-        may raise to stop.
+        may raise to stop; in_parts: values of ``APART_BYTES`` are set apart.
     """
 
-    __slots__ = ("_left", "_pause")
+    __slots__ = ("_left", "_parts", "_pause", "in_parts")
 
-    def __init__(self, pause: Callable[[], None], at_once: int = PIECE_VALUES) -> None:
+    def __init__(
+        self, pause: Callable[[], None], at_once: int = PIECE_VALUES, *, in_parts: bool = False
+    ) -> None:
         super().__init__()
         self._pause, self._left = pause, at_once
+        self.in_parts = in_parts
+        self._parts: list[bytes] = []
+
+    def set_apart(self, value: bytes) -> None:
+        """Append a large value, which is copied once, by ``whole``."""
+        self._parts += (bytes(self), value)
+        self.clear()
+
+    def whole(self) -> bytes:
+        """All parts."""
+        return b"".join((*self._parts, self)) if self._parts else bytes(self)
 
     def spend(self, values: int) -> None:
         """Count values that are written next."""
