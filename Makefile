@@ -30,6 +30,7 @@ check: setup  ## what gates a commit: quick, then contract and simulation
 
 test: setup  ## every test lane; this is CI; ACCELERATOR=off: without native threads
 	@$(PY) scripts/install_chromium.py
+	@$(PY) scripts/fetch_console_assets.py --tests
 	@$(PY) scripts/build_accelerator.py $(ACCELERATOR_ARGUMENT)
 	@$(PY) scripts/run_lanes.py quick check spark single backends faults
 

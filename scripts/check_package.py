@@ -26,6 +26,9 @@ NEEDED = (
     "opentalos/backends/poms/hdfs.xml",
     "opentalos/gateway/api_page/swagger-ui-bundle.js.gz",
     "opentalos/gateway/api_page/start.js",
+    "opentalos/gateway/console/static/console.css",
+    "opentalos/gateway/console/static/vendored/htmx.min.js",
+    "opentalos/gateway/console/templates/layout.html",
     "opentalos/pipelines/log4j2.properties",
 )
 ANYWHERE = "-py3-none-any.whl"

@@ -107,7 +107,9 @@ UNIT_CORE = tuple(
 )
 UNIT_REST = ("tests/unit", *(f"--ignore={folder}" for folder in UNIT_CORE))
 
-ON_THEIR_OWN = tuple(f"--ignore=tests/e2e/{name}" for name in ("sdk", "rest", "cli", "docs"))
+ON_THEIR_OWN = tuple(
+    f"--ignore=tests/e2e/{name}" for name in ("sdk", "rest", "cli", "docs", "console")
+)
 
 # Each job has one Spark session, of 1.7 GB; the longest first.
 SPARK: dict[str, tuple[str, ...]] = {
@@ -134,6 +136,7 @@ LANES: dict[str, tuple[Job, ...]] = {
         script("generated-kafka", "scripts/generate_kafka.py", "--check"),
         script("generated-reference", "scripts/generate_config_reference.py", "--check"),
         script("generated-states", "scripts/generate_state_pages.py", "--check"),
+        script("vendored", "scripts/fetch_console_assets.py", "--check"),
     ),
     "check": (
         tests("cluster", "tests/simulation/test_cluster_seeds.py"),  # the longest jobs start first
@@ -148,6 +151,7 @@ LANES: dict[str, tuple[Job, ...]] = {
         tests("e2e", "tests/e2e", "-m", "not backend", *ON_THEIR_OWN),
         tests("e2e-rest", "tests/e2e/rest"),
         tests("e2e-cli", "tests/e2e/cli", "tests/e2e/docs"),
+        tests("e2e-console", "tests/e2e/console"),
         tests("compat", "tests/compat", "-m", "not backend"),
         tests("power", "tests/power", "-s"),
     ),

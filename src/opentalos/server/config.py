@@ -34,6 +34,7 @@ from opentalos.model.limits import (
     ZookeeperLimits,
 )
 from opentalos.model.names import check_name
+from opentalos.model.settings.console import ConsoleSettings
 from opentalos.model.settings.kafka import KafkaGroupLimits, KafkaSettings
 from opentalos.model.settings.security import (
     AuditSettings,
@@ -149,6 +150,7 @@ class Config:
     storage: StorageSettings = field(default_factory=StorageSettings)
     http: HttpLimits = field(default_factory=HttpLimits)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    console: ConsoleSettings = field(default_factory=ConsoleSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
@@ -244,6 +246,10 @@ class Config:
             return replace(self, kafka=replace(self.kafka, listen=listen))
         except ValueError as error:
             raise ConfigError(f"[kafka] {error}") from error
+
+    def with_console(self) -> "Config":
+        """A copy with the console."""
+        return replace(self, console=replace(self.console, enabled=True))
 
     def with_name(self, name: str) -> "Config":
         """A copy for the server of this name in its cluster. Raises: ConfigError."""

@@ -80,7 +80,7 @@ class RestGateway:
 
     def prefix_routes(self) -> list[tuple[bytes, Callable[[Exchange], None]]]:
         """Handlers by path prefix."""
-        return [(PREFIX, self._serve)]
+        return [(PREFIX, self.serve)]
 
     async def drain(self, timeout_s: float) -> None:
         """Wait for calls under way, then cancel those that hang."""
@@ -89,7 +89,8 @@ class RestGateway:
             for task in hanging:
                 task.cancel()
 
-    def _serve(self, exchange: Exchange) -> None:
+    def serve(self, exchange: Exchange) -> None:
+        """Handler of a request below the prefix; it replies at once or later."""
         request_id = exchange.request_id.encode()
         if self._forwarding is not None and not self._forwarding.accept(exchange):
             return

@@ -10,7 +10,6 @@ from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.admin.token_principals import TokenPrincipals
 from opentalos.broker.broker import Broker
 from opentalos.gateway.api_page import page as api_page
-from opentalos.gateway.callers import ClaimedCallers
 from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.exchange import Exchange, Handler
 from opentalos.gateway.http.server import HttpServer
@@ -25,6 +24,7 @@ from opentalos.gateway.rest.token_callers import TokenCallers
 from opentalos.gateway.sds_http.gateway import SdsGateway
 from opentalos.gateway.sds_http.handlers import Services
 from opentalos.gateway.session.callers import Callers
+from opentalos.gateway.session.claimed_callers import ClaimedCallers
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.gateway.thrift_http.handlers import HANDLERS
@@ -123,6 +123,12 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
     port.http.budget.identify = ClaimedCallers(authenticator, proofs).identify
     metrics = MetricsPage(config.metrics, sources, authenticator)
     port.readiness.broker = broker
+    if config.console.enabled:
+        # A server without it does not load its libraries.
+        from opentalos.gateway.console.gateway import ConsoleGateway
+
+        served = ConsoleGateway(rest.serve, config.console, broker.context.config.server)
+        prefixes += served.prefix_routes()
     exact: dict[bytes, Handler] = {
         **thrift.routes(),
         **sds.routes(),

@@ -36,6 +36,7 @@ _SHOWN: Final = (
     help="Address for clients of Kafka; port 0 picks a free port, which DATA/server.json says.",
     show_default="127.0.0.1:0",
 )
+@click.option("--console", is_flag=True, help="Serve pages for people at /console/.")
 @click.option(
     "--name",
     metavar="NAME",
@@ -60,6 +61,7 @@ def serve(
     listen: str | None,
     advertise: str | None,
     kafka_listen: str | None,
+    console: bool,
     name: str | None,
     root_key: str | None,
     root_key_file: Path | None,
@@ -85,6 +87,8 @@ def serve(
         config = config.with_name(name)
     if kafka_listen is not None:
         config = config.with_kafka_listen(kafka_listen)
+    if console:
+        config = config.with_console()
     key = _root_key(root_key, root_key_file)
     set_up_logging(config.server.log_level, config.server.log_format)
     if root_key is not None:

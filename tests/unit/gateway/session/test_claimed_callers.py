@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from opentalos.gateway.callers import PEERS, ClaimedCallers, claimed_key
 from opentalos.gateway.http.fairness.body_budget import Claim
+from opentalos.gateway.session.claimed_callers import PEERS, ClaimedCallers, claimed_key
 from opentalos.wire.peer_proof import CALL, TRANSFER
 
 PAIR = base64.b64encode(b"KA:secret")

@@ -1,0 +1,1 @@
+"""The console: pages for people below ``/console/``. They do nothing that REST cannot."""

@@ -1,0 +1,1 @@
+"""The pages, by what they show, and the table of all."""

@@ -1,0 +1,1 @@
+"""Pages of topics: list, detail, messages, produce."""

@@ -1,0 +1,66 @@
+// What every page does beyond links and forms. Pages work without it.
+"use strict";
+
+(() => {
+  const root = document.documentElement;
+
+  const dark = () => root.dataset.theme
+    ? root.dataset.theme === "dark"
+    : matchMedia("(prefers-color-scheme: dark)").matches;
+
+  const switchTheme = () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    const secure = location.protocol === "https:" ? "; Secure" : "";
+    document.cookie =
+      `console_theme=${root.dataset.theme}; Path=/console/; Max-Age=31536000; SameSite=Strict${secure}`;
+    document.dispatchEvent(new CustomEvent("console:theme"));
+  };
+
+  const copy = async (button) => {
+    const text = button.dataset.copy;
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "copied";
+    } catch {
+      // Without TLS a browser may refuse; then the user copies what is selected.
+      getSelection().selectAllChildren(button.previousElementSibling);
+      button.textContent = "selected";
+    }
+    setTimeout(() => { button.textContent = "copy"; }, 1500);
+  };
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (!button) return;
+    if ("themeToggle" in button.dataset) switchTheme();
+    if ("copy" in button.dataset) void copy(button);
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+    const field = document.querySelector("[data-filter]");
+    if (field) {
+      event.preventDefault();
+      field.focus();
+      field.select();
+    }
+  });
+
+  // A page that refreshes itself says when the server does not answer, and recovers.
+  const reachable = (yes) => {
+    const banner = document.getElementById("unreachable");
+    if (banner) banner.hidden = yes;
+  };
+  for (const name of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) {
+    document.addEventListener(name, () => reachable(false));
+  }
+  document.addEventListener("htmx:afterOnLoad", () => reachable(true));
+  // Nothing is replaced while somebody types or has opened something in it.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const target = event.detail.target;
+    const busy = target && (target.contains(document.activeElement) &&
+      document.activeElement.matches("input, textarea, select"));
+    if (busy) event.detail.shouldSwap = false;
+  });
+})();

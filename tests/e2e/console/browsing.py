@@ -1,0 +1,98 @@
+"""What browser tests of the console do with a page: pictures, accessibility, what it complained."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page
+from scripts.fetch_console_assets import FOR_TESTS
+
+PICTURES: Final = Path(__file__).resolve().parents[3] / ".cache" / "pictures" / "console"
+WIDE: Final = {"width": 1280, "height": 800}
+PHONE: Final = {"width": 390, "height": 844}
+SERIOUS: Final = ("serious", "critical")
+WAIT_MS: Final = 20_000  # for a page on a busy machine
+# axe runs as a script of the page, which the policy of the page would not allow.
+_AXE: Final = "async () => (await axe.run({resultTypes: ['violations']})).violations"
+
+
+@dataclass(frozen=True)
+class Login:
+    """A key of one user."""
+
+    key_id: str
+    secret: str
+
+
+@dataclass
+class Visitor:
+    """A browser window with a login, that keeps what its pages complained about."""
+
+    url: str
+    context: BrowserContext
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+
+    def go(self, path: str) -> Page:
+        """Open a page below /console/."""
+        self.page.goto(f"{self.url}/console/{path}")
+        return self.page
+
+    def complain(self, text: str) -> None:
+        """Keep what no page may do."""
+        self.complaints.append(text)
+
+    def note(self, text: str) -> None:
+        """A line of the browser's console."""
+        if "Content Security Policy" in text or "Uncaught" in text:
+            self.complain(text)
+
+    def refuse(self, dialog: Dialog) -> None:
+        """No page opens dialogs, other than by a script from a message."""
+        self.complain(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def picture(self, name: str) -> None:
+        """Keep a picture of the whole page in .cache/pictures/console."""
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+
+    def violations(self) -> list[str]:
+        """Serious violations of accessibility by the page that is shown, as axe-core finds them."""
+        source = (FOR_TESTS / "axe.min.js").read_text()
+        self.page.evaluate(f"() => {{ {source} }}")
+        found: list[dict[str, Any]] = self.page.evaluate(_AXE)
+        return [
+            f"{rule['id']}: {node['html']} {node['failureSummary']}"
+            for rule in found
+            if rule["impact"] in SERIOUS
+            for node in rule["nodes"]
+        ]
+
+    def cut_columns(self) -> list[str]:
+        """Elements that lie beyond the right edge of the window, so that it has to be scrolled."""
+        found: list[str] = self.page.evaluate(
+            "() => [...document.querySelectorAll('main *')].filter((element) => "
+            "!element.closest('.heat, .hidden, pre') && "
+            "element.getBoundingClientRect().right > innerWidth + 1)"
+            ".map((element) => element.outerHTML.slice(0, 120))"
+        )
+        return found
+
+
+def visitor(browser: Browser, url: str, login: Login | None, **options: Any) -> Visitor:
+    """A window of its own, logged in by the form; options as those of a Playwright context."""
+    context = browser.new_context(**{"viewport": WIDE, "locale": "en-US", **options})
+    context.set_default_timeout(WAIT_MS)
+    page = context.new_page()
+    made = Visitor(url, context, page)
+    page.on("pageerror", lambda error: made.complain(f"error: {error}"))
+    page.on("dialog", made.refuse)
+    page.on("console", lambda line: made.note(line.text))
+    if login is not None:
+        page.goto(f"{url}/console/login")
+        page.fill("#key_id", login.key_id)
+        page.fill("#secret", login.secret)
+        page.click("text=Log in")
+        page.wait_for_selector("nav.menu")
+    return made

@@ -1,0 +1,108 @@
+"""Overview and topics in a browser, as users of each role see them."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+from tests.e2e.console.browsing import Visitor
+
+pytestmark = pytest.mark.timeout(180)
+Visit = Callable[..., Visitor]
+PAGES = (
+    ("overview", "", "Busiest topics"),
+    ("topics", "topics", "orders"),
+    ("topic", "topics/CL1%2Forders", "Partitions"),
+    ("permissions", "topics/CL1%2Forders/permissions", "Grant"),
+    ("settings", "topics/CL1%2Forders/settings", "Delete the topic"),
+    ("new-topic", "topics/new", "Retention"),
+)
+
+
+@pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
+@pytest.mark.parametrize(("name", "path", "shown"), PAGES)
+def test_a_page_is_whole_and_accessible(
+    visit: Visit, name: str, path: str, shown: str, phone: bool
+) -> None:
+    window = visit("root", phone=phone, color_scheme="dark" if phone else "light")
+    page = window.go(path)
+    expect(page.locator("main")).to_contain_text(shown)
+    window.picture(f"{name}-{'phone' if phone else 'wide'}")
+    assert window.violations() == []
+    assert window.cut_columns() == []
+
+
+def test_a_topic_is_made_changed_and_deleted_by_forms(visit: Visit) -> None:
+    window = visit("alice")
+    page = window.go("topics")
+    page.click("text=New topic")
+    page.fill("#field-name", "made-here")
+    page.fill("#field-partitions", "2")
+    page.click("text=Create")
+    expect(page.get_by_role("status")).to_contain_text("Topic made-here was created.")
+    page.click("text=Settings")
+    page.fill("#field-partitions", "3")
+    page.click("text=Save")
+    expect(page.get_by_role("status")).to_contain_text("was changed")
+    expect(page.locator("table.rows tbody tr")).to_have_count(3)
+    page.click("text=Settings")
+    page.fill("#confirmed", "another")
+    page.click("button.danger")
+    expect(page.get_by_role("alert").first).to_contain_text("nothing was deleted")
+    page.fill("#confirmed", "made-here")
+    page.click("button.danger")
+    expect(page.get_by_role("status")).to_contain_text("was deleted")
+
+
+def test_the_slash_key_puts_the_cursor_into_the_filter(visit: Visit) -> None:
+    page = visit("root").go("topics")
+    page.keyboard.press("/")
+    page.keyboard.type("pay")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/console/topics?filter=pay")
+    expect(page.locator("table.rows")).to_contain_text("payments")
+    expect(page.locator("table.rows")).not_to_contain_text("orders")
+
+
+def test_a_tenant_sees_nothing_of_another(visit: Visit) -> None:
+    window = visit("alice")
+    page = window.go("topics")
+    expect(page.locator("main")).to_contain_text("orders")
+    expect(page.locator("main")).not_to_contain_text("secrets")
+    page = window.go("topics/CL2%2Fsecrets")
+    expect(page.locator("h1")).to_have_text("Not found")
+    expect(window.go("").locator("main")).not_to_contain_text("Servers")
+
+
+def test_a_viewer_is_offered_no_change(visit: Visit) -> None:
+    window = visit("viewer")
+    page = window.go("topics")
+    expect(page.locator("main")).to_contain_text("secrets")
+    expect(page.get_by_text("New topic")).to_have_count(0)
+    page = window.go("topics/CL1%2Forders")
+    expect(page.get_by_text("Settings")).to_have_count(0)
+    expect(window.go("topics/new").locator("h1")).to_have_text("Not found")
+
+
+def test_an_expired_login_leads_back_to_the_page(visit: Visit) -> None:
+    window = visit("root")
+    page = window.go("topics?filter=orders")
+    login = window.context.cookies()
+    window.context.clear_cookies()
+    assert login
+    page.reload()
+    page.wait_for_url("**/console/login?next=**")
+    page.fill("#key_id", "AKROOTTEST")
+    page.fill("#secret", "root-secret-of-tests")
+    page.click("text=Log in")
+    page.wait_for_url("**/console/topics?filter=orders")
+
+
+def test_light_and_dark_can_be_selected(visit: Visit) -> None:
+    page = visit("root", color_scheme="light").go("topics")
+    colour = "() => getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    page.click("[data-theme-toggle]")
+    dark = page.evaluate(colour)
+    assert light != dark
+    page.reload()
+    assert page.evaluate(colour) == dark
