@@ -94,6 +94,7 @@ class RestCalls:
         path: Sequence[str],
         document: Any = None,
         query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         """The document of the reply; None: it has none. Raises: RestError."""
         url = PREFIX + "/".join(quote(part, safe="") for part in path) + _query_text(query or {})
@@ -104,7 +105,10 @@ class RestCalls:
         if self._count > CALLS_MAX:
             raise RestError(_BROKEN, f"this page needs more than {CALLS_MAX} calls", shown)
         async with self._places:
-            status, body = await self._answer(self._request(method, url, document), shown)
+            request = self._request(method, url, document)
+            for name, value in (headers or {}).items():
+                request.exchange.headers[name.lower().encode()] = value.encode()
+            status, body = await self._answer(request, shown)
         try:
             found = json.loads(body) if body.strip() else None
         except ValueError as error:

@@ -1,11 +1,11 @@
 """Draws pages from templates. Everything that comes from data is escaped, without exception."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, Undefined
 
 from opentalos import __version__
 from opentalos.gateway.console import shown
@@ -40,7 +40,6 @@ class Drawing:
         self._made = Environment(
             loader=FileSystemLoader(FOLDER),
             autoescape=True,
-            undefined=StrictUndefined,
             auto_reload=False,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -57,10 +56,10 @@ class Drawing:
             "machine_time": shown.machine_time,
         }
         self._made.filters |= {
-            "number": shown.number,
-            "bytes": shown.size,
-            "duration": shown.duration,
-            "instant": shown.instant,
+            "number": _optional(shown.number),
+            "bytes": _optional(shown.size),
+            "duration": _optional(shown.duration),
+            "instant": _optional(shown.instant),
             "spark_points": shown.spark_points,
         }
 
@@ -82,3 +81,8 @@ class Drawing:
         template = self._made.get_template("failure.html")
         text = template.render(error=error, title=title, again=again, theme=theme)
         return text.encode("utf-8", "replace")
+
+
+def _optional(written: Callable[[Any], str]) -> Callable[[Any], str]:
+    """A filter that takes a field that REST left out like one that is null."""
+    return lambda value: written(None if isinstance(value, Undefined) else value)

@@ -9,7 +9,7 @@ from opentalos.gateway.console.calls import RestCalls
 from opentalos.model.settings.console import ConsoleSettings
 
 ROOT: Final = "/console/"
-VALUE_CHARS_MAX: Final = 2_000  # of one value of a query
+VALUE_CHARS_MAX: Final = 4_000  # of one value of a query
 LONG_TEXT_CHARS_MAX: Final = 1 << 20  # of one field of a form
 
 ADMINISTRATOR: Final = "administrator"

@@ -4,14 +4,18 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 from opentalos.gateway.console.page import Page, Who
-from opentalos.gateway.console.pages import overview
-from opentalos.gateway.console.pages.topic import detail, topics
+from opentalos.gateway.console.pages import overview, series
+from opentalos.gateway.console.pages.topic import detail, messages, produce, tail, topics
 
 # In the order of the menu.
 PAGES: Sequence[Page] = (
     *overview.PAGES,
     *topics.PAGES,
     *detail.PAGES,
+    *messages.PAGES,
+    *tail.PAGES,
+    *produce.PAGES,
+    *series.PAGES,
 )
 PATH_PARTS_MAX = 8
 PART_CHARS_MAX = 400

@@ -1,21 +1,29 @@
 """The overview: is everything well, and what moves."""
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from opentalos.gateway.console.page import Page, View, Visit
+from opentalos.gateway.console.pages import series
 
-TOP: int = 12  # busiest topics, and groups with the largest lag
-REFRESH_S: int = 5
-LAG_WARNS: int = 10_000  # messages that a group may lag before the overview names it
+TOP: Final = 12  # busiest topics, and groups with the largest lag
+SPARKS: Final = 100  # topics whose rate over time is read
+RECENT_S: Final = 900
+REFRESH_S: Final = 5
+LAG_WARNS: Final = 10_000  # messages that a group may lag before the overview names it
 
 
 async def show(visit: Visit) -> View:
     """Servers, throughput, alarms, the busiest topics."""
-    status, cluster = await asyncio.gather(
+    looks = visit.who.looks
+    status, cluster, rate, slowest, failed = await asyncio.gather(
         visit.rest.maybe("status"),
-        visit.rest.maybe("cluster") if visit.who.looks else _nothing(),
+        visit.rest.maybe("cluster") if looks else _nothing(),
+        series.read(visit, "messages_in", span_s=RECENT_S, by="topic", limit=SPARKS),
+        series.read(visit, "put_p99", span_s=RECENT_S) if looks else _no_series(),
+        series.read(visit, "errors", span_s=RECENT_S) if looks else _no_series(),
     )
+    span = visit.query.choice("span", tuple(series.SPANS), "1h")
     topics: list[dict[str, Any]] = status["topics"] if status else []
     busiest = sorted(topics, key=lambda topic: topic["bytes_per_s"] or 0, reverse=True)
     lags = [
@@ -35,12 +43,34 @@ async def show(visit: Visit) -> View:
             "alarms": _alarms(cluster, lags),
             "cluster": cluster,
             "readable": status is not None,
+            "rate": rate,
+            "p99_ms": slowest.first.latest if slowest.first else None,
+            "errors_s": failed.first.latest if failed.first else None,
+            "charts": True,
+            "span": span,
+            "spans": tuple(series.SPANS),
+            "charted": _charts(span, looks=looks),
         },
         cli=("talos topic list", "talos cluster status")
         if visit.who.looks
         else ("talos topic list",),
         refresh_s=REFRESH_S,
     )
+
+
+def _charts(span: str, *, looks: bool) -> list[tuple[str, str, str]]:
+    """Title, source and unit of each chart."""
+    found = [
+        ("Messages per second, by topic", series.source("messages_in", by="topic", span=span), ""),
+        ("Bytes per second, by topic", series.source("bytes_in", by="topic", span=span), "bytes"),
+    ]
+    if looks:
+        percentiles = "put_p50,put_p99,put_p999"
+        found += [
+            ("Latency of puts, ms", series.source(percentiles, span=span), ""),
+            ("Errors per second", series.source("errors", by="error", span=span), ""),
+        ]
+    return found
 
 
 def _totals(topics: list[dict[str, Any]]) -> dict[str, float]:
@@ -69,6 +99,10 @@ def _alarms(cluster: dict[str, Any] | None, lags: list[dict[str, Any]]) -> list[
 
 async def _nothing() -> None:
     return None
+
+
+async def _no_series() -> series.Series:
+    return series.Series((), ())
 
 
 PAGES = (Page(path="", show=show, menu="Overview"),)

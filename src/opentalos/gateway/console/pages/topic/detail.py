@@ -6,12 +6,18 @@ from typing import Any, Final
 
 from opentalos.gateway.console.calls import RestError
 from opentalos.gateway.console.page import EVERYBODY, READERS, Done, Page, View, Visit, url
+from opentalos.gateway.console.pages import series
 from opentalos.gateway.console.pages.topic.topics import seconds
 from opentalos.gateway.console.paging import part
 
 REFRESH_S: Final = 5
 PERMISSIONS: Final = ("GET_MESSAGE", "PUT_MESSAGE", "DESCRIBE_TOPIC")
 _ORDERS: Final = ("partition", "messages", "bytes", "total_messages")
+_CHARTS: Final = (
+    ("Messages in per second, by partition", "messages_in", ""),
+    ("Bytes in per second", "bytes_in", "bytes"),
+    ("Bytes out per second", "bytes_out", "bytes"),
+)
 _CHANGERS: Final = EVERYBODY - READERS
 
 
@@ -22,6 +28,7 @@ async def show(visit: Visit) -> View:
     states: list[dict[str, Any]] = list(topic["states"])
     order = visit.query.choice("order", _ORDERS)
     states.sort(key=lambda state: state[order], reverse=order != _ORDERS[0])
+    span = visit.query.choice("span", tuple(series.SPANS), "1h")
     return View(
         template="topic/topic.html",
         title=topic["name"],
@@ -36,11 +43,24 @@ async def show(visit: Visit) -> View:
                 for key in ("messages", "bytes", "total_messages", "total_bytes")
             },
             "missing": topic["consumer_partitions"] - len(states),
+            "charts": True,
+            "span": span,
+            "spans": tuple(series.SPANS),
+            "charted": _charts(f"{topic['owner']}/{topic['name']}", span),
         },
         cli=(f"talos topic describe {name}", f"talos topic offsets {name}"),
         refresh_s=REFRESH_S,
         trail=trail(),
     )
+
+
+def _charts(topic: str, span: str) -> list[tuple[str, str, str]]:
+    """Title, source and unit of each chart."""
+    found = []
+    for title, metric, unit in _CHARTS:
+        by = "partition" if metric == "messages_in" else "total"
+        found.append((title, series.source(metric, topic=topic, by=by, span=span), unit))
+    return found
 
 
 async def show_settings(visit: Visit) -> View:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, Final
 
 from opentalos.gateway.console.page import EVERYBODY, READERS, Done, Page, View, Visit, url
+from opentalos.gateway.console.pages import series
 from opentalos.gateway.console.paging import matching, part
 
 ORDERS: Final = ("name", "partitions", "messages", "bytes", "messages_per_s", "bytes_per_s")
@@ -14,8 +15,10 @@ _NAMED: Final = "name"
 
 async def show(visit: Visit) -> View:
     """Topics that the caller may see; amounts and rates of those that REST measures."""
-    listed, status = await asyncio.gather(
-        visit.rest.get("topics", query={"scope": "visible"}), visit.rest.maybe("status")
+    listed, status, rate = await asyncio.gather(
+        visit.rest.get("topics", query={"scope": "visible"}),
+        visit.rest.maybe("status"),
+        series.read(visit, "messages_in", by="topic", limit=series.LIMIT_MAX, step_s=60),
     )
     measured = {(row["owner"], row["name"]): row for row in (status["topics"] if status else [])}
     found: list[dict[str, Any]] = [
@@ -30,7 +33,7 @@ async def show(visit: Visit) -> View:
     return View(
         template="topic/topics.html",
         title="Topics",
-        data={"part": part(visit.query, found), "order": order, "orders": ORDERS},
+        data={"part": part(visit.query, found), "order": order, "rate": rate},
         cli=("talos topic list",),
         refresh_s=REFRESH_S,
     )

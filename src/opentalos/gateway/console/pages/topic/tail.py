@@ -1,0 +1,126 @@
+"""The live tail: the newest messages as they arrive.
+
+A script asks every half second for what came after the offsets it knows. A reply is bounded: of a
+topic that is faster, messages are left out and counted, so neither the browser nor the server falls
+behind, and a tab that is closed leaves nothing behind.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from opentalos.gateway.console.calls import RestError
+from opentalos.gateway.console.page import Data, Page, View, Visit, url
+from opentalos.gateway.console.pages.topic import payload
+from opentalos.gateway.console.pages.topic.detail import trail
+from opentalos.gateway.console.pages.topic.messages import row_of, views_of
+from opentalos.gateway.console.shown import instant
+
+ROWS_MAX: Final = 1_000  # of one reply
+BYTES_MAX: Final = 1 << 20
+CELL_BYTES_MAX: Final = 512
+PARTITIONS_MAX: Final = 128  # that are followed together
+_VECTOR: Final = re.compile(r"([0-9]{1,6}:[0-9]{1,16}(,|$)){1,128}")
+
+
+async def show(visit: Visit) -> View:
+    """The page, which the script fills."""
+    name = visit.places["topic"]
+    topic = await visit.rest.get("topics", name)
+    partition = visit.query.integer("partition", -1, -1)
+    kept = {"view": visit.query.text("view"), "mask": visit.query.text("mask")}
+    source = url("topics", name, "tail", "rows", **kept)
+    if partition >= 0:
+        source = url("topics", name, "tail", "rows", partition=partition, **kept)
+    only = f" --partition {partition}" if partition >= 0 else ""
+    return View(
+        template="topic/tail.html",
+        title=topic["name"],
+        data={
+            "topic": topic,
+            "tab": "tail",
+            "source": source,
+            "views": payload.VIEWS,
+            "partition": partition,
+            "left_out": max(0, topic["consumer_partitions"] - PARTITIONS_MAX),
+        },
+        cli=(f"talos consume {name}{only} --follow --format json",),
+        trail=trail(),
+    )
+
+
+async def rows(visit: Visit) -> Data:
+    """What came after ``?after=``; without it, where the partitions end now."""
+    name, sent = visit.places["topic"], visit.query.text("after")
+    offsets = await visit.rest.get("topics", name, "offsets")
+    only = visit.query.integer("partition", -1, -1)
+    entries = [
+        entry
+        for entry in offsets["partitions"]
+        if "error" not in entry and only in (-1, entry["partition"])
+    ][:PARTITIONS_MAX]
+    if not _VECTOR.fullmatch(sent):
+        return Data({"after": _vector({e["partition"]: e["next"] for e in entries}), "rows": []})
+    known = {int(pair.split(":")[0]): int(pair.split(":")[1]) for pair in sent.split(",") if pair}
+    grown = [entry for entry in entries if entry["next"] > known.get(entry["partition"], 0)]
+    found = await asyncio.gather(*(_read(visit, entry, known, len(grown)) for entry in grown))
+    views = views_of(visit)
+    messages = sorted(
+        (message for read in found for message in read),
+        key=lambda message: (message["append_ms"], message["offset"]),
+    )
+    came = sum(
+        entry["next"] - max(entry["start"], known.get(entry["partition"], 0)) for entry in grown
+    )
+    after = known | {entry["partition"]: entry["next"] for entry in grown}
+    return Data(
+        {
+            "after": _vector(after),
+            "came": came,
+            "left_out": max(0, came - len(messages)),
+            "rows": [_cells(row_of(message, views, CELL_BYTES_MAX)) for message in messages],
+        }
+    )
+
+
+async def _read(
+    visit: Visit, entry: Mapping[str, Any], known: Mapping[int, int], grown: int
+) -> Sequence[Mapping[str, Any]]:
+    """The newest messages of a partition after the known offset, at most its share of the page."""
+    partition, end = entry["partition"], entry["next"]
+    share = max(1, ROWS_MAX // grown)
+    offset = max(entry["start"], known.get(partition, 0), end - share)
+    path = ("topics", visit.places["topic"], "partitions", str(partition), "messages")
+    query = {"offset": offset, "messages_max": share, "bytes_max": max(BYTES_MAX // grown, 4096)}
+    try:
+        found = await visit.rest.get(*path, query=query)
+    except RestError as error:
+        if error.status in (401, 403, 404):
+            raise
+        return ()
+    return [message for message in found["messages"] if message["offset"] < end]
+
+
+def _cells(row: Mapping[str, Any]) -> Sequence[str | int]:
+    """Time, partition, offset, key, text, and how many fields are masked."""
+    text: payload.Shown = row["shown"]
+    ending = " …" if text.cut else ""
+    return (
+        f"{instant(row['append_ms'])}.{row['append_ms'] % 1_000:03}",
+        row["partition"],
+        row["offset"],
+        str(row.get("key", "")),
+        text.text + ending,
+        text.hidden,
+    )
+
+
+def _vector(offsets: Mapping[int, int]) -> str:
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
+
+
+PAGES = (
+    Page(path="topics/{topic}/tail", show=show),
+    Page(path="topics/{topic}/tail/rows", show=rows),
+)

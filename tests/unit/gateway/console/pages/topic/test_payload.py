@@ -1,0 +1,79 @@
+"""Views of a message's data, and what masks hide in all of them."""
+
+import json
+
+import pytest
+
+from opentalos.gateway.console.pages.topic.payload import (
+    MASK,
+    hex_rows,
+    names_of,
+    printable,
+    shown,
+)
+
+MOST = 1 << 16
+CARD = names_of("card, Secret")
+
+
+@pytest.mark.parametrize("view", ["auto", "json", "text", "hex"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"card": "4111", "n": 1}',
+        b'{"CARD": "4111"}',
+        b'{"a": [{"b": {"secret": {"x": "4111"}}}]}',
+        b'{"card": "4111", "card": "x"}',
+        b'{"a": {"card": "4111"}, "a": 2}',
+        b'{"n": 1}\n{"card": "4111"}\n',
+        b'\xef\xbb\xbf{"card": "4111"}',
+        '{"card": "4111"}'.encode("utf-16"),
+        b'  {"c\\u0061rd": "4111"}  ',
+    ],
+)
+def test_no_view_shows_a_masked_value(data: bytes, view: str) -> None:
+    found = shown(data, view, CARD, MOST)
+    assert found.hidden >= 1
+    assert "4111" not in found.text
+    assert b"4111".hex(" ") not in found.text
+    assert found.bytes_count == len(data)
+
+
+def test_views() -> None:
+    data = b'{"a":1}'
+    assert shown(data, "auto", CARD, MOST)[:2] == ("json", '{\n  "a": 1\n}')
+    assert shown(data, "text", CARD, MOST)[:2] == ("text", '{"a":1}')
+    assert shown(data, "hex", CARD, MOST).text.startswith("00000000  7b 22 61 22 3a 31 7d ")
+    assert shown(b"plain", "json", CARD, MOST).view == "text"
+    assert shown(b"\x00\x01", "auto", CARD, MOST).view == "hex"
+    assert shown(b"\x1b[31m", "text", CARD, MOST).view == "hex"
+    assert shown(b"", "auto", CARD, MOST)[:2] == ("text", "")
+    assert shown(b"42", "auto", CARD, MOST)[:2] == ("text", "42")
+
+
+def test_a_document_that_is_too_deep_is_text() -> None:
+    assert shown(b"[" * 100_000, "auto", CARD, MOST).view == "text"
+
+
+def test_only_the_start_of_long_data_is_shown() -> None:
+    for data, view in ((b"x" * 100, "text"), (bytes(100), "hex"), (json.dumps(["x"] * 50), "json")):
+        found = shown(data if isinstance(data, bytes) else data.encode(), view, CARD, 64)
+        assert (found.view, found.cut) == (view, True)
+
+
+def test_rows_in_hexadecimal() -> None:
+    assert list(hex_rows(b"0123456789abcdef\x00\xff")) == [
+        "00000000  30 31 32 33 34 35 36 37  38 39 61 62 63 64 65 66  0123456789abcdef",
+        "00000010  00 ff                                             ..",
+    ]
+
+
+def test_text_is_what_can_be_printed() -> None:
+    assert printable("Grüße\t\n".encode()) == "Grüße\t\n"
+    for data in (b"\x00", b"\x7f", "\x85".encode(), b"\xff"):
+        assert printable(data) is None
+
+
+def test_names_of_masks() -> None:
+    assert names_of(" a, B ,,", "c") == {"a", "b", "c"}
+    assert MASK in shown(b'{"a": 1}', "json", names_of("A"), MOST).text
