@@ -191,8 +191,13 @@ class _Request(NamedTuple):
 
 
 def _query_text(query: Query) -> str:
-    pairs = {name: value for name, value in query.items() if value is not None}
-    return "?" + urlencode(pairs, doseq=True) if pairs else ""
+    """Lists are separated by commas, as REST takes them."""
+    pairs = {
+        name: value if isinstance(value, str | int) else ",".join(map(str, value))
+        for name, value in query.items()
+        if value is not None
+    }
+    return "?" + urlencode(pairs, safe=",") if pairs else ""
 
 
 def _detail(problem: Any) -> str:

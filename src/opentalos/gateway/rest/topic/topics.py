@@ -1,6 +1,6 @@
 """REST of topics and their offsets."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opentalos.broker.values import AttributeChange, NewTopic, Topic
@@ -17,7 +17,7 @@ from opentalos.gateway.rest.routing.schema import (
     text,
 )
 from opentalos.gateway.rest.topic.naming import topic_of
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import PartitionNotExist, TalosError
 from opentalos.model.identity import Permission
 from opentalos.model.limits import PARTITIONS_MAX
 from opentalos.model.settings.partitioning import with_partitioner
@@ -25,6 +25,7 @@ from opentalos.model.settings.topic_attributes import check_settings
 
 I32_MAX = (1 << 31) - 1
 ATTRIBUTES_MAX = 256
+_NAMED_MAX = 256  # partitions that a query names
 _KEY = text(chars_min=1, chars_max=256)
 _VALUE = text(chars_max=4096)
 _PARTITIONS = integer(
@@ -139,12 +140,16 @@ async def delete_topic(call: Call) -> Answer:
 
 
 async def get_offsets(call: Call) -> Answer:
-    """Offsets of each partition."""
+    """Offsets of each partition, or of those that are named."""
     topic = topic_of(call, Permission.GET_MESSAGE)
-    messages, resource = call.broker.messages, topic.resource
-    found = await messages.topic_offsets(call.caller, resource)
+    messages, resource, count = call.broker.messages, topic.resource, topic.consumer_partitions
+    wanted: Sequence[int] = call.query.get("partition") or range(count)
+    missing = [partition for partition in wanted if partition >= count]
+    if missing:
+        raise PartitionNotExist(f"topic {topic.name} has no partition {missing[0]}")
+    found = await messages.offsets_of(call.caller, resource, list(wanted))
     partitions: list[dict[str, Any]] = []
-    for partition, offsets in enumerate(found):
+    for partition, offsets in zip(wanted, found, strict=True):
         if isinstance(offsets, TalosError):
             partitions.append({"partition": partition, "error": str(offsets)})
             continue
@@ -153,8 +158,10 @@ async def get_offsets(call: Call) -> Answer:
     if "time_ms" in call.query:
         known = [entry["partition"] for entry in partitions if "error" not in entry]
         times = dict.fromkeys(known, call.query["time_ms"])
-        for partition, at in (await messages.offsets_at(call.caller, resource, times)).items():
-            partitions[partition]["at"] = at
+        at = await messages.offsets_at(call.caller, resource, times)
+        for entry in partitions:
+            if entry["partition"] in at:
+                entry["at"] = at[entry["partition"]]
     return Answer({"partitions": partitions})
 
 
@@ -225,7 +232,12 @@ ROUTES = (
     Route(
         method="GET", path="topics/{topic}/offsets", handler=get_offsets, tag=_TAG,
         summary="Show the first, last and next offset of each partition.",
-        query={"time_ms": integer(about="Also the offset of this time (Unix milliseconds).")},
+        query={
+            "time_ms": integer(about="Also the offset of this time (Unix milliseconds)."),
+            "partition": items(
+                integer(0, PARTITIONS_MAX), minimum=1, maximum=_NAMED_MAX
+            ),
+        },
         reply=fields(partitions=items(_OFFSETS)),
     ),
 )  # fmt: skip

@@ -96,6 +96,9 @@ async def test_offsets_can_be_looked_up_by_time(call: Rest) -> None:
         {"partition": 0, "start": 0, "end": -1, "next": 0, "at": 0},
         {"partition": 1, "start": 0, "end": 2, "next": 3, "at": 0},
     ]
+    only = await call("GET", "topics/t/offsets?time_ms=0&partition=1", by="alice")
+    assert only.document["partitions"] == replied.document["partitions"][1:]
+    assert (await call("GET", "topics/t/offsets?partition=2", by="alice")).status == 404
     assert (await call("GET", "topics/t/offsets?time_ms=-1", by="alice")).status == 400
     assert (await call("GET", "topics/t/offsets?time_ms=soon", by="alice")).status == 400
 

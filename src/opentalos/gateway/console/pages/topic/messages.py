@@ -42,16 +42,17 @@ class Read(NamedTuple):
 
 async def show(visit: Visit) -> View:
     """Messages in a table; those of several partitions by the time of storing."""
-    name = visit.places["topic"]
+    name, wanted = visit.places["topic"], wanted_of(visit)
     topic, offsets = await asyncio.gather(
-        visit.rest.get("topics", name), visit.rest.get("topics", name, "offsets")
+        visit.rest.get("topics", name),
+        visit.rest.get("topics", name, "offsets", query={"partition": wanted.partition}),
     )
-    wanted = wanted_of(visit)
     partitions: list[dict[str, Any]] = offsets["partitions"]
-    if wanted.partition is None:
-        chosen = [entry for entry in partitions if entry.get("next", 0) > entry.get("start", 0)]
-    else:
-        chosen = [entry for entry in partitions if entry["partition"] == wanted.partition]
+    chosen = [
+        entry
+        for entry in partitions
+        if "error" in entry or entry["next"] > entry["start"] or wanted.partition is not None
+    ]
     left_out = max(0, len(chosen) - PARTITIONS_MAX)
     reads = await asyncio.gather(
         *(_read(visit, entry, wanted, len(chosen)) for entry in chosen[:PARTITIONS_MAX])

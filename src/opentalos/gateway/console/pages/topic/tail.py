@@ -21,7 +21,7 @@ ROWS_MAX: Final = 1_000  # of one reply
 BYTES_MAX: Final = 1 << 20
 CELL_BYTES_MAX: Final = 512
 PARTITIONS_MAX: Final = 128  # that are followed together
-_VECTOR: Final = re.compile(r"([0-9]{1,6}:[0-9]{1,16}(,|$)){1,128}")
+_VECTOR: Final = re.compile(r"[0-9]{1,6}:[0-9]{1,16}(,[0-9]{1,6}:[0-9]{1,16}){0,127}")
 
 
 async def show(visit: Visit) -> View:
@@ -53,16 +53,16 @@ async def show(visit: Visit) -> View:
 async def rows(visit: Visit) -> Data:
     """What came after ``?after=``; without it, where the partitions end now."""
     name, sent = visit.places["topic"], visit.query.text("after")
-    offsets = await visit.rest.get("topics", name, "offsets")
+    known: dict[int, int] = {}
+    if _VECTOR.fullmatch(sent):
+        pairs = (pair.partition(":") for pair in sent.split(","))
+        known = {int(partition): int(offset) for partition, _, offset in pairs}
     only = visit.query.integer("partition", -1, -1)
-    entries = [
-        entry
-        for entry in offsets["partitions"]
-        if "error" not in entry and only in (-1, entry["partition"])
-    ][:PARTITIONS_MAX]
-    if not _VECTOR.fullmatch(sent):
+    wanted = list(known) or (only if only >= 0 else None)
+    offsets = await visit.rest.get("topics", name, "offsets", query={"partition": wanted})
+    entries = [entry for entry in offsets["partitions"] if "error" not in entry][:PARTITIONS_MAX]
+    if not known:
         return Data({"after": _vector({e["partition"]: e["next"] for e in entries}), "rows": []})
-    known = {int(pair.split(":")[0]): int(pair.split(":")[1]) for pair in sent.split(",") if pair}
     grown = [entry for entry in entries if entry["next"] > known.get(entry["partition"], 0)]
     found = await asyncio.gather(*(_read(visit, entry, known, len(grown)) for entry in grown))
     views = views_of(visit)
