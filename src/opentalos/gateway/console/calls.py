@@ -168,7 +168,7 @@ class _Collector:
     def answer(self, exchange: Exchange, prefix: bytes, body: bytes, extra: bytes) -> None:
         if not self.replied.done():
             status = int(prefix[_STATUS:_STATUS_END])
-            self.replied.set_result((status, body, prefix + extra))
+            self.replied.set_result((status, body, prefix + b"\r\n" + extra))
 
     def answer_chunks(
         self, exchange: Exchange, prefix: bytes, chunks: Sequence[bytes | memoryview]

@@ -22,9 +22,9 @@ from opentalos.gateway.console.table import find, menu
 from opentalos.gateway.http.exchange import Exchange, Handler
 from opentalos.gateway.http.reply_format import RETRY_AFTER, head
 from opentalos.gateway.http.request_scope import request_scope
-from opentalos.gateway.slots import Slot, Slots
+from opentalos.gateway.slots import Slots
 from opentalos.model.errors import ExcessivePending, TalosError
-from opentalos.model.identity import GUEST, Principal
+from opentalos.model.identity import Principal
 from opentalos.model.settings.console import ConsoleSettings
 
 PAGE_S: Final = 30.0
@@ -70,22 +70,16 @@ class ConsoleGateway:
         if exchange.method not in (b"GET", b"HEAD", b"POST"):
             exchange.reply_text(405, "send GET or POST", b"Allow: GET, HEAD, POST\r\n")
             return
-        try:
-            slot = self._slots.take(GUEST, exchange.network)
-        except ExcessivePending as error:
-            self._fail(exchange, RestError(_TOO_MANY, str(error)))
-            return
         exchange.extend(PAGE_S)
-        task = asyncio.get_running_loop().create_task(self._answer(exchange, slot))
-        exchange.late = exchange.drained = partial(self._give_up, exchange, task)
+        task = asyncio.get_running_loop().create_task(self._answer(exchange))
+        exchange.late = partial(self._give_up, exchange, task)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(slot.free)
 
-    async def _answer(self, exchange: Exchange, slot: Slot) -> None:
+    async def _answer(self, exchange: Exchange) -> None:
         with request_scope(exchange):
             try:
-                await self._route(exchange, slot)
+                await self._route(exchange)
             except RestError as error:
                 self._fail(exchange, error)
             except TalosError as error:
@@ -96,14 +90,20 @@ class ConsoleGateway:
                 reason = f"internal error; its request id is {exchange.request_id}"
                 self._fail(exchange, RestError(_INTERNAL, reason))
 
-    async def _route(self, exchange: Exchange, slot: Slot) -> None:
+    async def _route(self, exchange: Exchange) -> None:
         path = exchange.path.decode("latin-1")[len(ROOT) :]
         rest = RestCalls(self._serve_rest, exchange)
         if path == LOGIN:
             await self._log_in(exchange, rest)
             return
-        who = await _who(rest)
-        slot.pass_to(_principal(who), exchange.network)
+        who = await _who(rest)  # REST bounds how many ask at the same time
+        slot = self._slots.take(_principal(who), exchange.network)
+        try:
+            await self._page(exchange, rest, who, path)
+        finally:
+            slot.free()
+
+    async def _page(self, exchange: Exchange, rest: RestCalls, who: Who, path: str) -> None:
         form = form_of(exchange) if exchange.method == b"POST" else {}
         # A form sends the proof; what is not proven is not done, REST says so.
         proof, rest.proof = rest.proof, form.get("csrf", "")
@@ -183,12 +183,9 @@ class ConsoleGateway:
         text = self._drawing.failure(error, again=again, theme=theme)
         exchange.reply(head(error.status, _HTML), text, extra)
 
-    def _give_up(
-        self, exchange: Exchange, task: asyncio.Task[None], error: TalosError | None = None
-    ) -> None:
+    def _give_up(self, exchange: Exchange, task: asyncio.Task[None], error: TalosError) -> None:
         task.cancel()
-        reason = str(error) if error is not None else "the server shuts down"
-        self._fail(exchange, RestError(503, reason))
+        self._fail(exchange, RestError(503, str(error)))
 
 
 async def _who(rest: RestCalls) -> Who:

@@ -16,7 +16,7 @@ from opentalos.gateway.console.gateway import ConsoleGateway
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.model.settings.console import ConsoleSettings
 
-ANSWER_S = 10.0
+ANSWER_S = 60.0  # of virtual time
 FORM = b"application/x-www-form-urlencoded"
 
 

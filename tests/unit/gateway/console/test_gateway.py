@@ -5,6 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.unit.gateway.console.support import Browser, browser
 
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.model.identity import Principal
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -112,3 +115,44 @@ async def test_pages_say_how_rest_and_the_command_show_the_same(root: Browser) -
     words = (await root.get("/console/topics")).words
     assert "GET /rest/v1/topics?scope=visible" in words
     assert "talos topic list" in words
+
+
+async def test_a_page_while_rest_does_not_answer_says_so_and_tries_again(root: Browser) -> None:
+    answered = root.console._serve_rest
+
+    def silent(exchange: Exchange) -> None:
+        if exchange.path != b"/rest/v1/topics":
+            answered(exchange)
+
+    root.console._serve_rest = silent
+    reply = await root.get("/console/topics")
+    assert (reply.status, 'data-again="3"' in reply.text) == (504, True)
+    assert "did not answer within 12 s" in reply.words
+    root.console._serve_rest = answered
+    assert (await root.get("/console/topics")).status == 200
+
+
+async def test_a_defect_is_an_error_page_without_its_traceback(root: Browser) -> None:
+    def broken(exchange: Exchange) -> None:
+        raise LookupError("secret detail")
+
+    root.console._serve_rest = broken
+    reply = await root.get("/console/topics")
+    assert reply.status == 500
+    assert "its request id is" in reply.words
+    assert "LookupError" not in reply.text
+    assert "secret detail" not in reply.text
+
+
+async def test_one_caller_does_not_take_all_places(root: Browser) -> None:
+    alice = await root.as_user("al", organisation="CL1")
+    bob = await root.as_user("bo", organisation="CL2")
+    places = [root.console._slots.take(Principal(id="al", number=2, organisation="CL1"), "n")
+              for _ in range(27)]  # fmt: skip
+    refused = await alice.get("/console/")
+    assert (refused.status, "Retry-After" in refused.lines) == (429, True)
+    assert (await bob.get("/console/")).status == 200
+    assert (await root.get("/console/")).status == 200
+    for place in places:
+        place.free()
+    assert (await alice.get("/console/")).status == 200

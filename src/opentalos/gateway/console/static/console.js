@@ -47,6 +47,10 @@
     }
   });
 
+  // A page that the server could not make now is asked for again.
+  const again = document.querySelector("[data-again]");
+  if (again) setTimeout(() => location.reload(), Number(again.dataset.again) * 1000);
+
   // A page that refreshes itself says when the server does not answer, and recovers.
   const reachable = (yes) => {
     const banner = document.getElementById("unreachable");
