@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -53,7 +54,7 @@ def demo(
 
     key = _demo_key(data, f"{_KEY_ID}:{os.urandom(16).hex()}")
     command = [sys.executable, "-m", "opentalos.cli.main", "serve", "--data", str(data)]
-    command += ["--listen", listen]
+    command += ["--listen", listen, "--console"]
     log = data / "server.log"
     with log.open("wb") as stderr:
         server = subprocess.Popen(
@@ -70,14 +71,32 @@ def demo(
         config = ClientConfig(endpoints=(url,), key_id=key_id, secret=secret)
         run_traffic(config, messages, Official(sdk_python, second))
         if not exit_after:
-            click.echo(f"\nThe server keeps running at {url} until Ctrl-C.")
+            click.echo(f"\nThe server keeps running at {url} until Ctrl-C, with some traffic.")
             click.echo(f"  key ID and secret: {key}")
-            with suppress(KeyboardInterrupt):
+            click.echo(f"  the console:       {url}/console/")
+            with suppress(KeyboardInterrupt), _live_traffic(url, key):
                 server.wait()
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
     finally:
         _stop(server)
+
+
+@contextmanager
+def _live_traffic(url: str, key: str) -> Iterator[None]:
+    """Traffic meanwhile, so that pages have something to show."""
+    traffic = subprocess.Popen(
+        [sys.executable, "-m", "opentalos.cli.demo.live"],
+        env={**os.environ, "TALOS_URL": url, "TALOS_KEY": key},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for the demo, which then ends it
+    )
+    try:
+        yield
+    finally:
+        traffic.kill()
+        traffic.wait()
 
 
 def _demo_key(data: Path, fresh: str) -> str:

@@ -1,5 +1,7 @@
 """The console's frame: logins, forms, what is refused, what every page carries."""
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -156,3 +158,13 @@ async def test_one_caller_does_not_take_all_places(root: Browser) -> None:
     for place in places:
         place.free()
     assert (await alice.get("/console/")).status == 200
+
+
+@pytest.mark.real_time
+def test_a_server_without_the_console_loads_nothing_of_it() -> None:
+    program = (
+        "import sys, opentalos.server.lifecycle\n"
+        "print([name for name in sys.modules if 'jinja2' in name or 'gateway.console' in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
