@@ -14,7 +14,8 @@ HOUR_S: Final = 3_600
 SPANS: Final = {"15m": 900, "1h": HOUR_S, "6h": 6 * HOUR_S, "24h": 24 * HOUR_S, "7d": 168 * HOUR_S}
 LIMIT_MAX: Final = 500
 _PASSED: Final = ("metric", "topic", "group", "by")
-_NOT_THERE: Final = (403, 404)
+# The caller may not see it, there is no such topic, or its time has no figures yet.
+_NOT_THERE: Final = (403, 404, 422)
 
 
 class Line(NamedTuple):

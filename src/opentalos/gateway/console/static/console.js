@@ -60,11 +60,21 @@
     document.addEventListener(name, () => reachable(false));
   }
   document.addEventListener("htmx:afterOnLoad", () => reachable(true));
-  // Nothing is replaced while somebody types or has opened something in it.
+  // Nothing is replaced while a user types or selects in it, and a link keeps the focus.
+  let focused = null;
   document.addEventListener("htmx:beforeSwap", (event) => {
     const target = event.detail.target;
-    const busy = target && (target.contains(document.activeElement) &&
-      document.activeElement.matches("input, textarea, select"));
-    if (busy) event.detail.shouldSwap = false;
+    const active = document.activeElement;
+    const selection = getSelection();
+    const selecting = selection && !selection.isCollapsed && target.contains(selection.anchorNode);
+    const typing = target.contains(active) && active.matches("input, textarea, select");
+    if (selecting || typing) event.detail.shouldSwap = false;
+    focused = target.contains(active) ? active.getAttribute("href") : null;
+  });
+  document.addEventListener("htmx:afterSettle", () => {
+    if (focused === null) return;
+    const same = [...document.querySelectorAll("#live a")].find((link) => link.getAttribute("href") === focused);
+    if (same) same.focus({preventScroll: true});
+    focused = null;
   });
 })();
