@@ -151,7 +151,7 @@ LANES: dict[str, tuple[Job, ...]] = {
         tests("e2e", "tests/e2e", "-m", "not backend", *ON_THEIR_OWN),
         tests("e2e-rest", "tests/e2e/rest"),
         tests("e2e-cli", "tests/e2e/cli", "tests/e2e/docs"),
-        tests("e2e-console", "tests/e2e/console"),
+        tests("e2e-console", "tests/e2e/console", "-s"),
         tests("compat", "tests/compat", "-m", "not backend"),
         tests("power", "tests/power", "-s"),
     ),

@@ -11,6 +11,8 @@ from opentalos.gateway.console.pages.topic.topics import seconds
 from opentalos.gateway.console.paging import part
 
 REFRESH_S: Final = 5
+_QUICK_PARTITIONS: Final = 500  # of more of them the state takes the server long
+_SLOW_REFRESH_S: Final = 60
 PERMISSIONS: Final = ("GET_MESSAGE", "PUT_MESSAGE", "DESCRIBE_TOPIC")
 _ORDERS: Final = ("partition", "messages", "bytes", "total_messages")
 _CHARTS: Final = (
@@ -49,7 +51,7 @@ async def show(visit: Visit) -> View:
             "charted": _charts(f"{topic['owner']}/{topic['name']}", span),
         },
         cli=(f"talos topic describe {name}", f"talos topic offsets {name}"),
-        refresh_s=REFRESH_S,
+        refresh_s=REFRESH_S if len(states) <= _QUICK_PARTITIONS else _SLOW_REFRESH_S,
         trail=trail(),
     )
 
