@@ -75,6 +75,8 @@ class BrokerConfig:
     metrics_topic: SystemTopicSettings = field(default_factory=SystemTopicSettings)
     usage_topic: SystemTopicSettings = field(default_factory=SystemTopicSettings)
     metering: MeteringSettings | None = None  # None: nothing is metered
+    series_step_ms: int = 10_000  # between samples of series
+    series_bytes_max: int = 8 << 20  # memory for series; 0: there are none
     minute_ms: int = MINUTE_MS  # of metering; simulations have shorter minutes
     native_commits: bool = False  # of the file store; only shown
     offload: Offload | None = None  # None: such work runs on the loop, as in a simulation

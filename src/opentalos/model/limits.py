@@ -166,9 +166,9 @@ class SystemTopicSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringSettings:
-    """[measuring] Measurements that this server writes to the topic __metrics."""
+    """[measuring] Measurements of this server, for the topic __metrics and for series in memory."""
 
-    enabled: bool = True
+    enabled: bool = True  # they are written to __metrics
     step_s: float = 10.0  # interval between measurements, aligned to the clock
     rows_max: int = 1_000  # partitions with their own row per interval; the others share one
     spool_bytes_max: int = (
@@ -177,6 +177,8 @@ class MeasuringSettings:
     partitions: int = 4  # of __metrics at creation
     retention_s: int = 7 * 86_400  # of __metrics at creation
     retention_bytes: int = 2 << 30  # of each partition of __metrics at creation; 0: no limit
+    series_bytes_max: int = 8 << 20  # memory for series of the last hour, day and week; 0: none
+    olap: str = ""  # URL of a broker of Druid with the pipeline's tables, for longer series
 
     def __post_init__(self) -> None:
         need(1.0 <= self.step_s <= 3_600.0, "need 1 <= step_s <= 3600")
@@ -184,6 +186,14 @@ class MeasuringSettings:
         need(0 < self.rows_max <= 10_000, "need 0 < rows_max <= 10000")
         need(self.spool_bytes_max >= 1 << 20, "need spool_bytes_max >= 1 MiB")
         need(self.partitions > 0, "need partitions > 0")
+        need(
+            self.series_bytes_max == 0 or self.series_bytes_max >= 1 << 20,
+            "need series_bytes_max >= 1 MiB, or 0",
+        )
+        need(
+            not self.olap or self.olap.startswith(("http://", "https://")),
+            "olap must be the URL of a broker of Druid, such as http://127.0.0.1:8082",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -191,7 +191,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             broker.set_advertise(place.advertise, place.kafka)
         cluster, data = member.cluster if member else "", directory.path
         kafka.serve(broker, gateways, cluster)
-        measured = Measured(broker=broker, thrift=gateways.thrift, http=http, watch=watch)
+        measured = _measured(broker, gateways, (http, kafka), watch)
         server = Server(
             config=config,
             stores=stores,
@@ -213,6 +213,20 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         await broker.take_requests()
         undo.pop_all()
         return server
+
+
+def _measured(
+    broker: Broker, gateways: Gateways, ports: tuple[HttpServer, KafkaServer], watch: LoopWatch
+) -> Measured:
+    http, kafka = ports
+    return Measured(
+        broker=broker,
+        thrift=gateways.thrift,
+        sds=gateways.sds,
+        http=http,
+        kafka=kafka.port,
+        watch=watch,
+    )
 
 
 def _port(
@@ -297,6 +311,8 @@ def _broker_config(
         usage_topic=SystemTopicSettings(
             partitions=config.metering.partitions, retention_s=config.metering.retention_s
         ),
+        series_step_ms=int(config.measuring.step_s * 1_000),
+        series_bytes_max=config.measuring.series_bytes_max,
         native_commits=stores.native_commits,
         offload=stores.offload,
     )

@@ -49,7 +49,12 @@ async def test_every_server_measures_and_continues_without_another(tmp_path: Pat
             (tmp_path / server.name).mkdir()
             watch = LoopWatch()
             measured = Measured(
-                broker=server.broker, thrift=server.gateways.thrift, http=server.http, watch=watch
+                broker=server.broker,
+                thrift=server.gateways.thrift,
+                sds=server.gateways.sds,
+                http=server.http,
+                kafka=server.kafka.port,
+                watch=watch,
             )
             settings = MeasuringSettings(step_s=1.0)
             measuring = Measuring(settings, measured, tmp_path / server.name, "c1")

@@ -31,6 +31,7 @@ class GroupLags:
     def __init__(self, context: BrokerContext, directory: GroupDirectory) -> None:
         self._context, self._directory = context, directory
         self.by_group: Mapping[GroupOnTopic, int] = {}  # messages of all partitions together
+        self.by_partition: Mapping[tuple[GroupOnTopic, int], int] = {}  # of each group
 
     async def read(self) -> LagOfPartition:
         """From what this server has in memory of its groups, and from the logs' ends.
@@ -40,6 +41,7 @@ class GroupLags:
         topics = {topic.uuid: topic for topic in self._context.topics.all()}
         found: dict[tuple[str, int], Lag] = {}
         by_group: Counter[GroupOnTopic] = Counter()
+        by_partition: dict[tuple[GroupOnTopic, int], int] = {}
         checked = 0
         try:
             async with asyncio.timeout(READ_S):
@@ -51,9 +53,11 @@ class GroupLags:
                     for partition, lags in (await self._of_topic(topic, checkpoints)).items():
                         found[topic_uuid, partition] = Lag(sum(lags.values()), max(lags.values()))
                         by_group.update(lags)
+                        for group, lag in lags.items():
+                            by_partition[group, partition] = lag
         except TimeoutError:
             pass
-        self.by_group = by_group
+        self.by_group, self.by_partition = by_group, by_partition
         return found
 
     async def _of_topic(

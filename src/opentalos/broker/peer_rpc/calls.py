@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from opentalos.broker.peer_rpc import messages
 from opentalos.broker.peer_rpc.messages import Empty
 
-PROTOCOL_VERSION: Final = 1  # raised when a call or a field is added that a caller must know of
+PROTOCOL_VERSION: Final = 2  # raised when a call or a field is added that a caller must know of
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -90,6 +90,15 @@ STATUS: Final = PeerCall(
     idempotent=True,
     deadline_s=2.0,
 )
+# Series are for people who wait for a page.
+SERIES: Final = PeerCall(
+    name="series",
+    request=messages.SeriesQuestion,
+    reply=messages.SeriesAnswer,
+    idempotent=True,
+    deadline_s=2.0,
+    since=2,
+)
 
 CALLS: Final[tuple[PeerCall[Any, Any], ...]] = (
     PARTITIONS,
@@ -100,4 +109,5 @@ CALLS: Final[tuple[PeerCall[Any, Any], ...]] = (
     TABLE_MARK,
     TABLE_CHANGED,
     STATUS,
+    SERIES,
 )

@@ -16,6 +16,8 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import force_setattr
 
 from opentalos.broker.cluster.control.publication import Move
+from opentalos.broker.figures.metrics import By
+from opentalos.broker.figures.rollup import Label, Question, Series
 from opentalos.log.results import PartitionStats
 from opentalos.model.datum import Columns, DataType, Datum
 from opentalos.model.errors import OutcomeUnknown, TalosError
@@ -346,3 +348,62 @@ class StatusReply(Struct, frozen=True, omit_defaults=True):
 
     counters: Mapping[str, int]
     recent: Sequence[Move] = ()
+
+
+# --- series -------------------------------------------------------------------------------------
+
+
+class SeriesQuestion(Struct, frozen=True, kw_only=True):
+    """Series of what the other server measured; the asking one has authorised the caller.
+
+    ``sample_ms``: between samples, since intervals are counted in it. ``labels``: which series have
+    values of their own; None: every one. ``totals``: only amounts of the whole time by label.
+    """
+
+    metric: str
+    by: By
+    level: Natural
+    first: Natural
+    count: Annotated[int, Meta(ge=1, le=2_000)]
+    step: Annotated[int, Meta(ge=1, le=100_000)]
+    sample_ms: int
+    topics: frozenset[str] | None
+    shared: frozenset[str]
+    tenant: str
+    group: str
+    labels: list[Label] | None
+    totals: bool
+
+    @classmethod
+    def of(
+        cls, question: Question, sample_ms: int, labels: frozenset[Label] | None, *, totals: bool
+    ) -> "SeriesQuestion":
+        """As servers send it."""
+        fields = {name: getattr(question, name) for name in Question.__slots__}
+        listed = None if labels is None else sorted(labels)
+        return cls(**fields, sample_ms=sample_ms, labels=listed, totals=totals)
+
+    def question(self) -> Question:
+        """Inverse of ``of``."""
+        return Question(**{name: getattr(self, name) for name in Question.__slots__})
+
+
+class SeriesAnswer(Struct, frozen=True, kw_only=True):
+    """Values of one server, None where it does not know. ``since_ms``: its first; 0: none yet."""
+
+    since_ms: int
+    totals: list[tuple[str, int, str, float]] = []
+    series: list[tuple[str, int, str, list[float | None]]] = []
+    rest: list[float | None] | None = None
+    notes: Sequence[str] = ()
+
+    @classmethod
+    def of_totals(cls, since_ms: int, totals: Mapping[Label, float]) -> "SeriesAnswer":
+        """Amounts by label."""
+        return cls(since_ms=since_ms, totals=[(*label, sum_) for label, sum_ in totals.items()])
+
+    @classmethod
+    def of(cls, since_ms: int, found: Series) -> "SeriesAnswer":
+        """Values by label."""
+        series = [(*label, values) for label, values in found.values.items()]
+        return cls(since_ms=since_ms, series=series, rest=found.rest, notes=list(found.notes))

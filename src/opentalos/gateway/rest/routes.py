@@ -1,6 +1,6 @@
 """All routes of REST in one table."""
 
-from opentalos.gateway.rest.cluster import cluster, status, weight_proposals
+from opentalos.gateway.rest.cluster import cluster, series, status, weight_proposals
 from opentalos.gateway.rest.group import groups, leases, workers
 from opentalos.gateway.rest.message import events, messages
 from opentalos.gateway.rest.routing.forms import GROUP_NAME, NAME, PRINTABLE
@@ -59,6 +59,7 @@ TABLE = RouteTable(
         *quotas.ROUTES,
         *quota_projections.ROUTES,
         *usage.ROUTES,
+        *series.ROUTES,
         *audit.ROUTES,
         *encryption.ROUTES,
         *session.ROUTES,

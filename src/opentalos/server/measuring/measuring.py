@@ -1,4 +1,5 @@
-"""Measuring: writes what this server did in each interval to the topic ``__metrics``.
+"""Measuring: writes what this server did in each interval to the topic ``__metrics``, and keeps it
+in memory for series.
 
 Intervals end at multiples of their length by the wall clock. The last interval of a process is
 stored on disk as a full one and published by the next start; its end is stored too, so that a
@@ -18,9 +19,11 @@ from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.machine import DiskSpace, ProcessMeter, ProcessUse, space_of
 from opentalos.adapters.spool import Outbox, Spool, read_last_step, write_last_step
 from opentalos.broker.broker import Broker
-from opentalos.broker.figures import LogFigures, topic_by_uuid
+from opentalos.broker.figures.current import LogFigures, topic_by_uuid
 from opentalos.gateway.http.server import HttpServer
+from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.gateway.metrics.sources import QUOTA_ERRORS
+from opentalos.gateway.sds_http.gateway import SdsGateway
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.model.errors import TalosError
 from opentalos.model.limits import MeasuringSettings
@@ -28,6 +31,7 @@ from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT
 from opentalos.server.measuring.intervals import Intervals
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.measuring.rows import ServerRows, Snapshot
+from opentalos.server.measuring.series import SeriesSampling
 from opentalos.wire.metrics.measurement import encode_measurement
 
 FOLDER: Final = "measuring"  # in the data directory
@@ -45,7 +49,9 @@ class Measured:
 
     broker: Broker
     thrift: ThriftGateway
+    sds: SdsGateway
     http: HttpServer
+    kafka: KafkaPort
     watch: LoopWatch
 
 
@@ -62,6 +68,8 @@ class Measuring:
         server = measured.broker.context.config.server
         self._key = f"{cluster}/{server}"
         self._rows = ServerRows(cluster, server, settings.rows_max)
+        self._series = SeriesSampling(measured.broker.series.rollup)
+        self._publishes = settings.enabled
         self._intervals = Intervals(int(settings.step_s * _MS_PER_S))
         self._outbox = Outbox(Spool(data / FOLDER, settings.spool_bytes_max), self._put)
         self._threads = IoThreads("measuring", threads=1, threads_max=1)
@@ -73,17 +81,19 @@ class Measuring:
 
     async def start(self) -> None:
         """Start the first interval; publish what an earlier process left on disk."""
-        if not self._settings.enabled:
+        if not (self._publishes or self._series.enabled):
             return
         self._started_s = asyncio.get_running_loop().time()
-        try:
-            await self._outbox.start()
-            last_ms = await self._threads.run(read_last_step, self._data / FOLDER)
-            self._intervals.resume(last_ms, _now_ms())
-        except TalosError as error:
-            _log.warning("measuring is off until the next start: %s", error)
-            return
-        if self._measured.broker.membership is None:  # in a cluster the first put creates it
+        if self._publishes:
+            try:
+                await self._outbox.start()
+                last_ms = await self._threads.run(read_last_step, self._data / FOLDER)
+                self._intervals.resume(last_ms, _now_ms())
+            except TalosError as error:
+                _log.warning("nothing is written to __metrics until the next start: %s", error)
+                self._publishes = False
+        # In a cluster the first put creates it.
+        if self._publishes and self._measured.broker.membership is None:
             await self._create_topic()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -95,6 +105,9 @@ class Measuring:
         last: Sequence[bytes] = ()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        if not self._publishes:
+            await self._threads.close(deadline_s=0.1)
+            return
         try:
             async with asyncio.timeout(STOP_S):
                 last = await self._measure(*self._intervals.cut(_now_ms()))
@@ -121,7 +134,9 @@ class Measuring:
             if ended is None:
                 continue
             try:
-                self._outbox.offer(await self._measure(*ended))
+                events = await self._measure(*ended)
+                if self._publishes:
+                    self._outbox.offer(events)
             except Exception:  # the task's root: the next interval must be measured
                 _log.exception("could not measure an interval")
 
@@ -142,7 +157,11 @@ class Measuring:
             lags=lags,
         )
         events: list[bytes] = []
-        for row in self._rows.step(at_ms, step_ms, snapshot):
+        rows = self._rows.step(at_ms, step_ms, snapshot)
+        self._series.add(at_ms, self._rows.grown, self._measured)
+        if not self._publishes:
+            return events
+        for row in rows:
             if len(events) % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
                 await asyncio.sleep(0)
             events.append(encode_measurement(row))

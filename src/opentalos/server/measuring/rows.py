@@ -61,6 +61,7 @@ class Snapshot:
 
 _SUMS = ("put_blocks", "put_messages", "put_bytes", "get_requests", "get_messages", "get_bytes")
 _Counts = tuple[int, ...]  # in that order
+TRAFFIC_FIRST = 1  # from here on in the order that series have
 _NOTHING: _Counts = (0,) * len(_SUMS)
 _PUT_MESSAGES = _SUMS.index("put_messages")
 _BYTES = (_SUMS.index("put_bytes"), _SUMS.index("get_bytes"))
@@ -74,10 +75,11 @@ class ServerRows:
         self._counters: dict[str, float] = {}
         self._counts: dict[PartitionId, _Counts] = {}
         self._latencies: dict[str, Sequence[int]] = {}
+        self.grown: Mapping[PartitionId, Sequence[int]] = {}  # of the last step; see TRAFFIC_FIRST
 
     def step(self, at_ms: int, step_ms: int, snapshot: Snapshot) -> list[Measurement]:
         """What happened since the last call, or since the start; the server's row is first."""
-        grown = self._grown(snapshot)
+        grown = self.grown = self._grown(snapshot)
         topics = self._topics(grown, snapshot)
         own_rows, merged = self._chosen(grown, snapshot, topics)
         counters = self._counted(snapshot.counters)

@@ -1,0 +1,1 @@
+"""Figures of a server: its counters now, and what they were over time."""
