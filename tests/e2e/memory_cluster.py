@@ -107,6 +107,7 @@ class MemoryServer:
                 log=LogLimits(close_s=3.0),
                 group=GroupLimits(),
                 sds=self.sds,
+                series_step_ms=1_000,  # as tests measure
             ),
             peers=peers,
         )

@@ -1,7 +1,7 @@
 """Broker: the composition of all use cases over the three stores and the clock."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -29,8 +29,7 @@ from opentalos.broker.cluster.partition_places import PartitionPlaces
 from opentalos.broker.cluster.records import SERVERS
 from opentalos.broker.cluster.service import ClusterService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
-from opentalos.broker.figures.scope import ScopeReader
-from opentalos.broker.figures.service import SeriesService
+from opentalos.broker.figures.observing import Observing
 from opentalos.broker.groups.consumers import ConsumerService
 from opentalos.broker.groups.kafka.services import KafkaGroupServices
 from opentalos.broker.groups.lags import GroupLags
@@ -48,7 +47,14 @@ from opentalos.broker.messaging.reading.peer_reads import RemoteMessages
 from opentalos.broker.messaging.reading.reads import MessageReads
 from opentalos.broker.messaging.record_deletion import RecordDeletion
 from opentalos.broker.messaging.system_topics import SystemTopics
-from opentalos.broker.peer_rpc.calls import MESSAGES, PARTITIONS, SERIES, STATUS, SYSTEM_PUT
+from opentalos.broker.peer_rpc.calls import (
+    HEALTH,
+    MESSAGES,
+    PARTITIONS,
+    SERIES,
+    STATUS,
+    SYSTEM_PUT,
+)
 from opentalos.broker.peer_rpc.dispatch import PeerDispatch
 from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
 from opentalos.broker.quota.metering import Metering
@@ -178,6 +184,7 @@ class Broker:
         self.usage = UsageService(context)
         self.audit = AuditService(context)
         self.overview = OverviewService(context, reader, self.metrics)
+        self.observing = Observing(context, groups, cluster)
         # Structured tables.
         access = TableAccess(context, catalogs.tables, stores.rows)
         self.shards = TableShards(
@@ -202,12 +209,6 @@ class Broker:
         return RecordDeletion(self.context)
 
     @cached_property
-    def series(self) -> SeriesService:
-        """Metrics over time."""
-        scopes = ScopeReader(self.context, self.groups.rows)
-        return SeriesService(self.context, scopes, partial(_addresses, self._cluster))
-
-    @cached_property
     def reads(self) -> MessageReads:
         """Reads for gateways that need others than ``messages`` has."""
         return MessageReads(self.context, self.messages)
@@ -218,7 +219,8 @@ class Broker:
         calls.register(SYSTEM_PUT, self.system_topics.answer)
         calls.register(PARTITIONS, RemoteLogs(self.context).answer)
         calls.register(MESSAGES, RemoteMessages(self.context).answer)
-        calls.register(SERIES, self.series.answer)
+        calls.register(SERIES, self.observing.series.answer)
+        calls.register(HEALTH, self.observing.health.answer)
         self.shards.register(calls)
         if self.cluster is not None:
             calls.register(STATUS, self.cluster.answer_status)
@@ -335,12 +337,6 @@ class Broker:
             self.context.ownership.advertise(address)
         if isinstance(self.kafka_nodes, SingleKafkaNode):
             self.kafka_nodes.advertise(kafka)
-
-
-def _addresses(cluster: Cluster | None) -> Mapping[str, str]:
-    """Of the servers of the cluster, by name."""
-    live = cluster.state.live() if cluster is not None else {}
-    return {name: record.address for name, record in live.items()}
 
 
 def _kafka_nodes(context: BrokerContext, cluster: Cluster | None) -> KafkaNodes:

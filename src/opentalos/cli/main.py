@@ -32,6 +32,11 @@ _COMMANDS = {
         "Print the messages of a topic.",
     ),
     "group": ("opentalos.cli.commands.group.admin", "group", "Show and reset consumer groups."),
+    "series": (
+        "opentalos.cli.commands.cluster.series",
+        "series",
+        "Show metrics over time.",
+    ),
     "lease": (
         "opentalos.cli.commands.group.leases",
         "lease",

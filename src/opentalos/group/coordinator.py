@@ -202,6 +202,7 @@ class Coordinator:
         if not write.accepted:
             self.counters.commits_refused += 1
             return False
+        write.part.note_commit(_now())
         self.counters.commits += 1
         self.counters.commits_backward += write.backward
         return True
@@ -270,6 +271,8 @@ class Coordinator:
                 raise outcome
             elif write.granted:
                 self.counters.grants += outcome
+                if outcome:
+                    write.part.note_grant(_now())
                 granted.append(partition)
         return granted
 

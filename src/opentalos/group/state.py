@@ -14,6 +14,8 @@ from opentalos.group.row_format import (
 from opentalos.group.row_writer import RowEntry
 from opentalos.ports.row_store import Row
 
+CHURN_S = 120.0  # in which grants of a partition are counted
+
 
 @dataclass(slots=True)
 class Worker:
@@ -32,6 +34,10 @@ class GroupPartition:
 
     row: RowEntry[PartitionRow]
     expires_s: float = float("-inf")
+    # What this server saw, to explain why a group does not move.
+    active_s: float = float("-inf")  # of the last grant or commit
+    _grants: int = 0  # since ``_grants_since_s``
+    _grants_since_s: float = float("-inf")
 
     @property
     def value(self) -> PartitionRow:
@@ -41,6 +47,21 @@ class GroupPartition:
     def hold_until(self, lease_until_s: float) -> None:
         """A lease was granted or renewed: it lasts until then, on the loop's clock."""
         self.expires_s = lease_until_s
+
+    def note_commit(self, now_s: float) -> None:
+        """A checkpoint was committed, even the same one."""
+        self.active_s = now_s
+
+    def note_grant(self, now_s: float) -> None:
+        """Another worker got the partition."""
+        if now_s - self._grants_since_s >= CHURN_S:
+            self._grants, self._grants_since_s = 0, now_s
+        self._grants += 1
+        self.active_s = now_s
+
+    def recent_grants(self, now_s: float) -> int:
+        """Grants to another worker in the current ``CHURN_S``."""
+        return self._grants if now_s - self._grants_since_s < CHURN_S else 0
 
     def expired_of_another(self, worker: str, now_s: float) -> bool:
         """Whether the worker could take the partition only because another lease expired."""
@@ -63,6 +84,7 @@ class GroupState:
     # this server has stopped coordinating it.
     deleted: bool = False
     forgotten: bool = False
+    loaded_s: float = float("-inf")  # since when this server knows the group
     # Set once holdings may have changed; another one then takes its place.
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -21,11 +21,12 @@ from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.limits import ClusterLimits
 from opentalos.model.message import PartitionKey
+from opentalos.placement.picture import Picture, picture
 from opentalos.placement.ring import by_sector
 from opentalos.placement.values import Nodes
 from opentalos.ports.peers import Peers
 
-__all__ = ["ClusterService", "ClusterStatus", "Move", "ServerState", "ServerStatus",
+__all__ = ["ClusterService", "ClusterStatus", "Move", "Picture", "ServerState", "ServerStatus",
            "WeightsProposed"]  # fmt: skip
 
 _log = logging.getLogger("opentalos.cluster")
@@ -169,14 +170,23 @@ class ClusterService:
         for name, nodes in weights.items():
             if name not in known:
                 raise BadRequest(f"no server {name} is known")
-            try:
-                count = sum(by_sector(nodes))
-            except (TypeError, ValueError) as error:
-                raise BadRequest(f"weight of {name}: {error}") from error
-            if count > NODES_MAX:
-                raise BadRequest(f"weight of {name}: {count} virtual nodes, at most {NODES_MAX}")
+            _check_nodes(name, nodes)
         record = WeightsRecord(servers=dict(sorted(weights.items())))
         await put_record(self._state.control, WEIGHTS, record)
+
+    def ring(self, caller: Principal, weights: Mapping[str, Nodes] | None = None) -> Picture:
+        """The hash ring; with ``weights`` as it would be with them, for the servers that they
+        name. Raises: BadRequest."""
+        self._authorize(caller, "see the cluster")
+        now = self._state.ring.servers if self._state.ring else {}
+        unknown = [name for name in weights or () if name not in now]
+        if unknown:
+            raise BadRequest(f"no server {unknown[0]} is on the ring")
+        if not now:
+            return Picture((), {}, exact=True)
+        for name, nodes in (weights or {}).items():
+            _check_nodes(name, nodes)
+        return picture({**now, **(weights or {})})
 
     async def propose_weights(
         self, caller: Principal, days: Sequence[Mapping[PartitionKey, int]], budget: float
@@ -269,3 +279,12 @@ class ClusterService:
         if leaving is not None and leaving.kind != LeavingKind.DRAIN.value:
             return ServerState.RESTARTING
         return ServerState.GONE
+
+
+def _check_nodes(name: str, nodes: Nodes) -> None:
+    try:
+        count = sum(by_sector(nodes))
+    except (TypeError, ValueError) as error:
+        raise BadRequest(f"weight of {name}: {error}") from error
+    if count > NODES_MAX:
+        raise BadRequest(f"weight of {name}: {count} virtual nodes, at most {NODES_MAX}")

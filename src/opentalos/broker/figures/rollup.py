@@ -35,6 +35,7 @@ class Key(NamedTuple):
 
 
 Place = tuple[str, int]  # uuid of the topic, partition
+Lags = Mapping[tuple[GroupOnTopic, int], int]  # messages, by group and partition
 Label = tuple[str, int, str]  # topic, partition and label, as far as a question is split by them
 Values = list[float | None]
 KeyT = TypeVar("KeyT")
@@ -51,7 +52,7 @@ class Sample:
     traffic: Mapping[Place, Sequence[int]]
     errors: Mapping[str, int]
     latencies: Mapping[str, Latency]
-    lags: Mapping[tuple[GroupOnTopic, int], int]
+    lags: Lags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,48 @@ class SeriesService:
         found = await rollup.read(question, chosen, self._context.work.pause)
         return SeriesAnswer.of(rollup.since_ms, found)
 
+    async def fetches(self, topic_uuid: str, seconds: float) -> Mapping[int, int] | None:
+        """Reads by partition in about the last seconds; None: a server did not say, or has not
+        measured for so long. Without authorization, for other use cases."""
+        found = await self._recent("fetches", By.PARTITION, topic_uuid, "", seconds)
+        if found is None:
+            return None
+        counts = {}
+        for (_, partition, _), values in found.items():
+            if None in values:
+                return None
+            counts[partition] = int(sum(value or 0.0 for value in values))
+        return counts
+
+    async def lag_per_s(self, topic_uuid: str, group: str, seconds: float) -> float | None:
+        """How a group's lag changed in about the last seconds; None: it is not known."""
+        found = await self._recent("lag", By.GROUP, topic_uuid, group, seconds)
+        lags = found.get((topic_uuid, -1, group)) if found else None
+        known = [(at, lag) for at, lag in enumerate(lags or ()) if lag is not None]
+        if len(known) < 2:
+            return None
+        (first, before), (last, now) = known[0], known[-1]
+        return (now - before) / ((last - first) * self.step_ms / 1_000)
+
     # --- inside ---------------------------------------------------------------------------------
+
+    async def _recent(
+        self, metric: str, by: By, topic_uuid: str, group: str, seconds: float
+    ) -> Mapping[Label, Values] | None:
+        """By sample, of all servers; None: one of them is missing, or has dropped series."""
+        if self.rollup is None or not self.rollup.until_ms:
+            return None
+        count = max(2, int(seconds * 1_000) // self.step_ms)
+        last = self.rollup.until_ms // self.step_ms
+        question = Question(
+            metric=metric, by=by, level=0, first=last - count, count=count, step=1,
+            topics=frozenset([topic_uuid]), group=group,
+        )  # fmt: skip
+        times = Plan(0, (last - count) * self.step_ms, count, self.step_ms, 1)
+        gathered = _Gathered(METRICS[metric], by, times)
+        await self._gather(question, None, gathered, totals=False)
+        complete = not gathered.notes and not gathered.silent
+        return gathered.values if complete else None
 
     def _is_old(self, times: Times) -> bool:
         """Whether a range begins before what memory may have."""
@@ -224,6 +265,7 @@ class SeriesService:
         for name, answer in zip(live, answers, strict=True):
             if isinstance(answer, str):
                 gathered.partial[name] = answer
+                gathered.silent = True
             elif totals:
                 gathered.add_totals(answer)
             else:
@@ -264,10 +306,11 @@ class _Gathered:
         # A group has one coordinator at a time; while it moves, both may have measured it.
         self._adds = metric.kind is Kind.SUM or by in (By.TOTAL, By.TOPIC)
         self._totals: dict[Label, float] = {}
-        self._values: dict[Label, Values] = {}
+        self.values: dict[Label, Values] = {}
         self._rest: Values | None = None
         self.notes: list[str] = []
         self.partial: dict[str, str] = {}
+        self.silent = False  # a server did not answer
 
     def add_totals(self, answer: SeriesAnswer) -> None:
         """Of one server."""
@@ -284,7 +327,7 @@ class _Gathered:
         """Values of one server."""
         for topic, partition, text, values in answer.series:
             key = ("", -1, server) if self._by is By.SERVER else (topic, partition, text)
-            self._values[key] = merged(self._values.get(key), values, add=self._adds)
+            self.values[key] = merged(self.values.get(key), values, add=self._adds)
         if answer.rest is not None:
             self._rest = merged(self._rest, answer.rest, add=True)
         self.notes += answer.notes
@@ -299,14 +342,14 @@ class _Gathered:
     ) -> Sequence[SeriesLine]:
         """The largest first, then the rest."""
         unknown: Values = [None] * self._times.steps
-        if self._by is By.TOTAL and not self._values:
-            self._values[_NO_LABEL] = unknown
+        if self._by is By.TOTAL and not self.values:
+            self.values[_NO_LABEL] = unknown
         found = [
             SeriesLine(labels=labels(label), values=values, total=_total(self._metric, values))
-            for label, values in self._values.items()
+            for label, values in self.values.items()
         ]
         found.sort(key=lambda line: (-line.total, sorted(line.labels.items())))
-        others = len(self._totals) - len(self._values) if self._totals else 0
+        others = len(self._totals) - len(self.values) if self._totals else 0
         rest = self._rest
         if rest is not None and (others > 0 or any(rest)):
             shown = {"rest": str(max(0, others))}

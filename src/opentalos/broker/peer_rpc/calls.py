@@ -99,6 +99,14 @@ SERIES: Final = PeerCall(
     deadline_s=2.0,
     since=2,
 )
+HEALTH: Final = PeerCall(
+    name="health",
+    request=Empty,
+    reply=messages.HealthReply,
+    idempotent=True,
+    deadline_s=2.0,
+    since=2,
+)
 
 CALLS: Final[tuple[PeerCall[Any, Any], ...]] = (
     PARTITIONS,
@@ -110,4 +118,5 @@ CALLS: Final[tuple[PeerCall[Any, Any], ...]] = (
     TABLE_CHANGED,
     STATUS,
     SERIES,
+    HEALTH,
 )

@@ -407,3 +407,9 @@ class SeriesAnswer(Struct, frozen=True, kw_only=True):
         """Values by label."""
         series = [(*label, values) for label, values in found.values.items()]
         return cls(since_ms=since_ms, series=series, rest=found.rest, notes=list(found.notes))
+
+
+class HealthReply(Struct, frozen=True):
+    """Alarms of a server: name, severity, text."""
+
+    alarms: list[tuple[str, str, str]]

@@ -8,8 +8,8 @@ than ``throttle_max_s``. So a request larger than one second's rate still passes
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, NoReturn
 
 from opentalos.catalog.quota.quotas import UserQuota, topic_rates, user_rates
 from opentalos.catalog.quota.space import SpaceAccount, SpaceLedger
@@ -146,6 +146,15 @@ def reject(buckets: tuple[Bucket, ...], now_s: float) -> NoReturn:
     )
 
 
+class Delayed(NamedTuple):
+    """A rate that is used up: calls wait ``wait_s``."""
+
+    name: str
+    limit: int
+    unit: str
+    wait_s: float
+
+
 class Throttle:
     """Caches handles; every quota change drops them all, so callers ask with every request, or
     compare ``version``."""
@@ -170,6 +179,20 @@ class Throttle:
                 self._handles.clear()
             handle = self._handles[key] = self._build(principal, topic, partition)
         return handle
+
+    def delayed_gets(self, subjects: Collection[str], now_s: float) -> Sequence[Delayed]:
+        """Rates of these that gets have to wait for now, the longest wait first.
+
+        ``subjects``: uuid of a topic, uuid/partition, user/ID, organisation/NAME.
+        """
+        found = [
+            Delayed(bucket.name, bucket.limit, bucket.unit, bucket.spent_until_s - now_s)
+            for (kind, subject), bucket in self._buckets.items()
+            if subject in subjects and kind.startswith("get")
+        ]
+        return sorted(
+            (each for each in found if each.wait_s > DELAY_MIN_S), key=lambda each: -each.wait_s
+        )
 
     def invalidate(self) -> None:
         """Drop every handle: a quota, a topic's quota or a principal changed."""

@@ -12,7 +12,8 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 
 from opentalos import __version__
-from opentalos.broker.figures.current import ClusterFigures, Figures, figures_of
+from opentalos.broker.figures.current import figures_of
+from opentalos.broker.figures.values import ClusterFigures, Figures
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.gateway.metrics.lag_series import GroupOfTopic, LagSeries
 from opentalos.gateway.metrics.sources import QUOTA_ERRORS, ProcessFigures, Sources

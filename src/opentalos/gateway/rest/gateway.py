@@ -9,6 +9,7 @@ from functools import partial
 import msgspec
 
 from opentalos.broker.broker import Broker
+from opentalos.broker.figures.current import figures_of
 from opentalos.gateway.http.connection import JOIN_BYTES_MAX
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
@@ -72,6 +73,7 @@ class RestGateway:
         forwarding: Forwarding | None = None,
         table: RouteTable = TABLE,
     ) -> None:
+        broker.observing.health.figures = partial(figures_of, broker)
         self._broker, self._callers = broker, callers
         self._forwarding, self._table = forwarding, table
         self._calls = Slots("calls", TASKS_MAX, TASKS_KEPT)

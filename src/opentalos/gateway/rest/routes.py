@@ -1,6 +1,13 @@
 """All routes of REST in one table."""
 
-from opentalos.gateway.rest.cluster import cluster, series, status, weight_proposals
+from opentalos.gateway.rest.cluster import (
+    cluster,
+    health,
+    ring,
+    series,
+    status,
+    weight_proposals,
+)
 from opentalos.gateway.rest.group import groups, leases, workers
 from opentalos.gateway.rest.message import events, messages
 from opentalos.gateway.rest.routing.forms import GROUP_NAME, NAME, PRINTABLE
@@ -46,6 +53,7 @@ TABLE = RouteTable(
     (
         _DOCUMENT,
         *status.ROUTES,
+        *health.ROUTES,
         *topics.ROUTES,
         *messages.ROUTES,
         *events.ROUTES,
@@ -66,6 +74,7 @@ TABLE = RouteTable(
         *principals.ROUTES,
         *cluster.ROUTES,
         *weight_proposals.ROUTES,
+        *ring.ROUTES,
     ),
     PLACES,
 )

@@ -113,8 +113,11 @@ class KafkaLeases:
                 )
                 for partition in wanted
             ]
-            await asyncio.gather(*(self._writer.write(write) for write in writes))
+            outcomes = await asyncio.gather(*(self._writer.write(write) for write in writes))
             pairs = list(zip(wanted, writes, strict=True))
+            for write, changed in zip(writes, outcomes, strict=True):
+                if write.granted and changed:
+                    write.part.note_grant(asyncio.get_running_loop().time())
             granted += [partition for partition, write in pairs if write.granted]
             wanted = [part for part, write in pairs if write.moved and not write.granted]
             if not wanted:
@@ -168,6 +171,8 @@ class KafkaLeases:
                 metadata=position.metadata,
             )
             await self._writer.write(write)
+            if write.result is CommitResult.STORED:
+                write.part.note_commit(asyncio.get_running_loop().time())
             if write.result is not CommitResult.MOVED:
                 return write.result
             await self._directory.confirm(group)

@@ -31,7 +31,7 @@ from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT
 from opentalos.server.measuring.intervals import Intervals
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.measuring.rows import ServerRows, Snapshot
-from opentalos.server.measuring.series import SeriesSampling
+from opentalos.server.measuring.series import SeriesSampling, open_archive
 from opentalos.wire.metrics.measurement import encode_measurement
 
 FOLDER: Final = "measuring"  # in the data directory
@@ -68,7 +68,8 @@ class Measuring:
         server = measured.broker.context.config.server
         self._key = f"{cluster}/{server}"
         self._rows = ServerRows(cluster, server, settings.rows_max)
-        self._series = SeriesSampling(measured.broker.series.rollup)
+        self._series = SeriesSampling(measured.broker.observing.series.rollup)
+        measured.broker.observing.series.archive = open_archive(settings.olap)
         self._publishes = settings.enabled
         self._intervals = Intervals(int(settings.step_s * _MS_PER_S))
         self._outbox = Outbox(Spool(data / FOLDER, settings.spool_bytes_max), self._put)
@@ -158,7 +159,7 @@ class Measuring:
         )
         events: list[bytes] = []
         rows = self._rows.step(at_ms, step_ms, snapshot)
-        self._series.add(at_ms, self._rows.grown, self._measured)
+        self._add_to_series(at_ms)
         if not self._publishes:
             return events
         for row in rows:
@@ -166,6 +167,18 @@ class Measuring:
                 await asyncio.sleep(0)
             events.append(encode_measurement(row))
         return events
+
+    def _add_to_series(self, at_ms: int) -> None:
+        measured = self._measured
+        failures = measured.http.traffic.failures + measured.kafka.failures_by_error
+        latencies = {
+            "put": measured.thrift.put_s,
+            "fetch": measured.thrift.get_s,
+            "table_read": measured.sds.read_s,
+            "table_write": measured.sds.write_s,
+        }
+        lags = measured.broker.group_lags.by_partition
+        self._series.add(at_ms, self._rows.grown, failures, latencies, lags)
 
     async def _put(self, events: Sequence[bytes]) -> None:
         await self._measured.broker.system_topics.put(METRICS_TOPIC, events, key=self._key)

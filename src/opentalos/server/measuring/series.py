@@ -2,17 +2,15 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from opentalos.broker.figures.rollup import Rollup, Sample
+from opentalos.broker.figures.rollup import Lags, Place, Rollup, Sample
+from opentalos.ports.series_archive import SeriesArchive
 from opentalos.server.measuring.rows import TRAFFIC_FIRST, PartitionId
-
-if TYPE_CHECKING:
-    from opentalos.server.measuring.measuring import Measured
+from opentalos.wire.metrics.latency import Latency
 
 
 class SeriesSampling:
-    """Reads counters that ``Measuring`` does not need. ``rollup`` None: there are no series."""
+    """Turns counters that grow into samples. ``rollup`` None: there are no series."""
 
     def __init__(self, rollup: Rollup | None) -> None:
         self._rollup = rollup
@@ -24,23 +22,32 @@ class SeriesSampling:
         return self._rollup is not None
 
     def add(
-        self, at_ms: int, grown: Mapping[PartitionId, Sequence[int]], measured: "Measured"
+        self,
+        at_ms: int,
+        grown: Mapping[PartitionId, Sequence[int]],
+        failures: Counter[str],
+        latencies: Mapping[str, Latency],
+        lags: Lags,
     ) -> None:
-        """The interval that ended at ``at_ms``. ``grown``: traffic by partition."""
+        """The interval that ended at ``at_ms``.
+
+        ``grown``: traffic by partition; ``failures``: ever, by the error's name.
+        """
         if self._rollup is None:
             return
-        failures = measured.http.traffic.failures + Counter(measured.kafka.failures_by_error)
-        thrift, sds = measured.thrift, measured.sds
-        sample = Sample(
-            traffic={place: counts[TRAFFIC_FIRST:] for place, counts in grown.items()},
-            errors=failures - self._failures,
-            latencies={
-                "put": thrift.put_s,
-                "fetch": thrift.get_s,
-                "table_read": sds.read_s,
-                "table_write": sds.write_s,
-            },
-            lags=measured.broker.group_lags.by_partition,
+        traffic: dict[Place, Sequence[int]] = {
+            place: counts[TRAFFIC_FIRST:] for place, counts in grown.items()
+        }
+        errors, self._failures = failures - self._failures, failures
+        self._rollup.add(
+            at_ms, Sample(traffic=traffic, errors=errors, latencies=latencies, lags=lags)
         )
-        self._failures = failures
-        self._rollup.add(at_ms, sample)
+
+
+def open_archive(url: str) -> SeriesArchive | None:
+    """The OLAP store at a URL; None: there is none, and its library is not loaded."""
+    if not url:
+        return None
+    from opentalos.adapters.druid.archive import DruidArchive
+
+    return DruidArchive(url)

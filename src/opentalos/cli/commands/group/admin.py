@@ -14,6 +14,7 @@ from opentalos.cli.connection.completion import groups, topic_argument, topics
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.rest_path import rest_path
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.counts import counted
 from opentalos.cli.input.confirm import confirm, with_yes
 from opentalos.cli.input.times import TIME_HELP, Position, as_position, unix_ms
 from opentalos.cli.output.formats import Output, with_format
@@ -23,6 +24,7 @@ from opentalos.model.errors import BadRequest, PermissionDenied, TopicNotExist
 if TYPE_CHECKING:
     from opentalos.sdk.rest_client import RestClient
 
+_PARTITIONS_SHOWN = 20  # of one reason
 _group_argument = click.argument("group_name", metavar="GROUP", shell_complete=groups)
 
 
@@ -80,6 +82,38 @@ def describe(topic: str, group_name: str, output: Output, server: ServerOptions)
 
 
 add_former_name(group, "show", describe)
+
+
+@group.command()
+@topic_argument
+@_group_argument
+@with_format
+@with_server
+def explain(topic: str, group_name: str, output: Output, server: ServerOptions) -> None:
+    """Explain why GROUP does not move on TOPIC, and what to do.
+
+    The most important reason comes first.
+
+    Example: talos group explain orders billing
+    """
+    found = server.rest()("GET", rest_path("topics", topic, "groups", group_name, "explain"))
+    if output.form != "text":
+        output.table(("code", "level", "partitions_count", "text", "advice"), found["reasons"])
+        return
+    state = found["state"].replace("_", " ")
+    click.echo(f"{state}: lag {found['lag']:,}, {counted(found['workers'], 'worker')}")
+    for reason in found["reasons"]:
+        click.echo(f"{reason['level']}: {reason['text']}")
+        if reason["partitions"]:
+            click.echo(f"  partitions: {_listed(reason)}")
+        if reason["advice"]:
+            click.echo(f"  {reason['advice']}")
+
+
+def _listed(reason: Mapping[str, Any]) -> str:
+    shown = reason["partitions"][:_PARTITIONS_SHOWN]
+    more = reason["partitions_count"] - len(shown)
+    return ", ".join(map(str, shown)) + (f" and {more:,} more" if more else "")
 
 
 @group.command()

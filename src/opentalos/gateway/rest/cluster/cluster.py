@@ -61,7 +61,7 @@ _STATUS = fields(
 )
 _PLACE = fields(partition=integer(), address=text(), epoch=integer(), owner=text())
 _NODES: Schema = either(integer(0, NODES_MAX), items(integer(0, NODES_MAX), maximum=SECTORS_MAX))
-_WEIGHTS = fields(servers=table(_NODES, maximum=SERVERS_MAX))
+WEIGHTS = fields(servers=table(_NODES, maximum=SERVERS_MAX))
 
 
 _USE = "use the cluster"
@@ -171,7 +171,7 @@ ROUTES = (
     Route(
         method="PUT", path="cluster/weights", handler=set_weights, tag=_TAG, status=204,
         summary="Set the virtual nodes of servers: one number per server, or one per sector.",
-        body=Body(_WEIGHTS), statuses=_ALONE,
+        body=Body(WEIGHTS), statuses=_ALONE,
     ),
     Route(
         method="POST", path="cluster/servers/{server}/drain", handler=drain, tag=_TAG, status=204,

@@ -60,7 +60,7 @@ async def get_series(call: Call) -> Answer:
         limit=query.get("limit", LIMIT_DEFAULT),
     )
     with usable():
-        found = await call.broker.series.read(call.caller, request)
+        found = await call.broker.observing.series.read(call.caller, request)
     return Answer(_shown(found))
 
 

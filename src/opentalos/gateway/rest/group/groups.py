@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from opentalos.broker.groups.explain import PARTITIONS_SHOWN_MAX, Explanation, State
 from opentalos.broker.groups.resets import ResetOffsets, ResetTarget, ResetTime, ResetTo
 from opentalos.broker.values import PartitionConsumeUnit
 from opentalos.gateway.rest.routing.call import Answer, Call
@@ -22,6 +23,7 @@ from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.identity import Permission
 
 PARTITIONS_MAX = 10_000  # of one request
+EXPLAIN_S = 10.0  # also if a server does not answer
 RESET_S = 20.0  # for all partitions of a group
 _NUMBER = text(PARTITION)
 CHECKPOINT = integer(-1, about="Offset of the last processed message; -1: none.")
@@ -38,6 +40,22 @@ _TO = either(
     one_of("start", "end"),
     fields(time_ms=integer(about="Unix milliseconds.")),
     fields(offsets=table(CHECKPOINT, _NUMBER, minimum=1, maximum=PARTITIONS_MAX)),
+)
+_REASON = fields(
+    code=text(),
+    level=one_of("error", "warning", "info", about="error: messages wait because of it."),
+    partitions=items(integer(), maximum=PARTITIONS_SHOWN_MAX),
+    partitions_count=integer(about="All of them; some may not be listed."),
+    text=text(about="What it is, with numbers."),
+    advice=text(about="What to do; may be empty."),
+    figures=table({}),
+)
+_EXPLANATION = fields(
+    group=text(),
+    state=one_of(*(state.value for state in State)),
+    lag=LAG,
+    workers=integer(about="With a live lease."),
+    reasons=items(_REASON),
 )
 _RESET = fields(partition=integer(), before=CHECKPOINT, after=CHECKPOINT)
 
@@ -60,6 +78,14 @@ async def get_group(call: Call) -> Answer:
     return Answer(_group(group, units))
 
 
+async def explain_group(call: Call) -> Answer:
+    """Why the group does not move."""
+    call.exchange.extend(EXPLAIN_S)
+    topic, group = topic_of(call, Permission.DESCRIBE_TOPIC), call.places["group"]
+    explain = call.broker.observing.explanations.explain
+    return Answer(_explained(group, await explain(call.caller, group, topic.resource)))
+
+
 async def delete_group(call: Call) -> Answer:
     """Delete the group's checkpoints."""
     topic = topic_of(call, Permission.GET_MESSAGE)
@@ -79,6 +105,28 @@ async def reset_group(call: Call) -> Answer:
         dry_run=call.document.get("dry_run", False),
     )
     return Answer({"partitions": [reset._asdict() for reset in done]})
+
+
+def _explained(group: str, found: Explanation) -> dict[str, Any]:
+    reasons = [
+        {
+            "code": reason.code.value,
+            "level": reason.level.value,
+            "partitions": list(reason.partitions),
+            "partitions_count": reason.partitions_count,
+            "text": reason.text,
+            "advice": reason.advice,
+            "figures": reason.figures,
+        }
+        for reason in found.reasons
+    ]
+    return {
+        "group": group,
+        "state": found.state.value,
+        "lag": found.lag,
+        "workers": found.workers,
+        "reasons": reasons,
+    }
 
 
 def _target(to: Any) -> ResetTarget:
@@ -125,6 +173,14 @@ ROUTES = (
     Route(
         method="GET", path=_PATH + "/{group}", handler=get_group, tag=_TAG,
         summary="Show checkpoint, lag and worker of each partition.", reply=_GROUP, places=_GROUPS,
+    ),
+    Route(
+        method="GET", path=_PATH + "/{group}/explain", handler=explain_group, tag=_TAG,
+        summary="Explain why a group does not move: reasons, and what to do.",
+        reply=_EXPLANATION, places=_GROUPS,
+        notes="The most important reason comes first. What workers did before the group's "
+        "coordinator started, or took it over, is not known: times without a commit count from "
+        "then.",
     ),
     Route(
         method="DELETE", path=_PATH + "/{group}", handler=delete_group, tag=_TAG, status=204,

@@ -26,7 +26,7 @@ async def topics(call: Rest) -> list[Topic]:
     orders, quiet, secret = (topic.uuid for topic in made)
     latency = Latency()
     latency.observe(0.002)
-    rollup = call.world.broker.series.rollup
+    rollup = call.world.broker.observing.series.rollup
     assert rollup is not None
     now_ms = call.world.broker.context.clock.wall_ms()
     last_ms = now_ms - now_ms % STEP_MS

@@ -1,0 +1,1 @@
+"""Apache Druid as an archive of series, over HTTP."""
