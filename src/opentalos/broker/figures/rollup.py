@@ -20,7 +20,10 @@ from opentalos.wire.metrics.sketch import percentile
 TRAFFIC: Final = ("messages_in", "bytes_in", "fetches", "messages_out", "bytes_out")
 PARTITION_LEVELS: Final = LEVELS[:2]  # partitions are many, and a week of one is rarely asked
 _SERVICE_SHARE, _TOPICS_SHARE = 8, 2  # the memory is divided by these; partitions get the rest
-_RINGS_A_PIECE: Final = 32  # that are read before other work of the loop gets a turn
+# Between turns of other work of the loop; each takes about half a millisecond.
+_RINGS_A_PIECE: Final = 16  # that are read
+_PLACES_A_PIECE: Final = 20  # whose traffic is written
+_LAGS_A_PIECE: Final = 100
 # Topics, and partitions, that may get a series with one sample, the busiest; it takes 5 ms.
 _NEW_MAX: Final = 300
 
@@ -38,6 +41,7 @@ Place = tuple[str, int]  # uuid of the topic, partition
 Lags = Mapping[tuple[GroupOnTopic, int], int]  # messages, by group and partition
 Label = tuple[str, int, str]  # topic, partition and label, as far as a question is split by them
 Values = list[float | None]
+Pause = Callable[[], Awaitable[None]]
 KeyT = TypeVar("KeyT")
 
 
@@ -125,20 +129,25 @@ class Rollup:
         """Memory in use."""
         return sum(pool.bytes for pool in (self._service, self._topics, self._partitions))
 
-    def add(self, at_ms: int, sample: Sample) -> None:
-        """Add the sample of the interval that ended at ``at_ms``; takes a few milliseconds."""
+    async def add(self, at_ms: int, sample: Sample, pause: Pause) -> None:
+        """Add the sample of the interval that ended at ``at_ms``.
+
+        ``pause`` gives other work of the loop a turn; a busy server has thousands of series.
+        """
         slots = self.slots(at_ms - self.step_ms)
         for pool in (self._service, self._topics, self._partitions):
             pool.begin(slots)
+        await self._add_traffic(slots, sample, pause)
+        await self._add_lags(slots, sample, pause)
+        self._add_service(slots, sample)
         if self._sampled is None:
             self._sampled, self.since_ms = Ring(slots[0]), at_ms - self.step_ms
         self._sampled.write(slots, [1.0] * len(slots), Write.SET)
-        self._sampled.expire(
-            [slot - level.points for slot, level in zip(slots, LEVELS, strict=True)]
-        )
-        self.until_ms = at_ms
-        self._add_traffic(slots, sample)
-        self._add_lags(slots, sample)
+        oldest = [slot - level.points for slot, level in zip(slots, LEVELS, strict=True)]
+        self._sampled.expire(oldest)
+        self.until_ms = at_ms  # now the interval is whole, and read
+
+    def _add_service(self, slots: Sequence[int], sample: Sample) -> None:
         for kind, count in sample.errors.items():
             self._write(self._service, Key("errors", label=kind), slots, count)
         self._write(self._service, Key("errors"), slots, sum(sample.errors.values()))
@@ -153,7 +162,7 @@ class Rollup:
         """The interval of a time at each level."""
         return [time_ms // (self.step_ms * level.samples) for level in LEVELS]
 
-    def _add_traffic(self, slots: Sequence[int], sample: Sample) -> None:
+    async def _add_traffic(self, slots: Sequence[int], sample: Sample, pause: Pause) -> None:
         totals = [0] * len(TRAFFIC)
         topics: dict[Place, list[int]] = {}
         for (uuid, _), counts in sample.traffic.items():
@@ -162,13 +171,16 @@ class Rollup:
                 totals[index] += count
                 of_topic[index] += count
         for pool, found in ((self._partitions, sample.traffic), (self._topics, topics)):
-            for place in _chosen(pool, {place: _busy(found[place]) for place in found}):
+            chosen = _chosen(pool, {place: _busy(found[place]) for place in found})
+            for number, place in enumerate(chosen):
+                if number % _PLACES_A_PIECE == _PLACES_A_PIECE - 1:
+                    await pause()
                 for name, count in zip(TRAFFIC, found[place], strict=True):
                     self._write(pool, Key(name, *place), slots, count)
         for name, count in zip(TRAFFIC, totals, strict=True):
             self._write(self._service, Key(name), slots, count)
 
-    def _add_lags(self, slots: Sequence[int], sample: Sample) -> None:
+    async def _add_lags(self, slots: Sequence[int], sample: Sample, pause: Pause) -> None:
         groups: dict[Key, int] = {}
         partitions: dict[Key, int] = {}
         for (group, number), lag in sample.lags.items():
@@ -178,7 +190,10 @@ class Rollup:
                 partitions[of_group._replace(partition=number)] = lag
         for pool, found in ((self._partitions, partitions), (self._topics, groups)):
             known = [key for key in found if key in pool.rings]
-            for key in [*_new(pool, found, known), *sorted(known, key=found.__getitem__)]:
+            chosen = [*_new(pool, found, known), *sorted(known, key=found.__getitem__)]
+            for number, key in enumerate(chosen):
+                if number % _LAGS_A_PIECE == _LAGS_A_PIECE - 1:
+                    await pause()
                 self._write(pool, key, slots, found[key], Write.LARGEST)
 
     def _write(
@@ -205,7 +220,7 @@ class Rollup:
         self,
         question: Question,
         labels: frozenset[Label] | None,
-        pause: Callable[[], Awaitable[None]],
+        pause: Pause,
     ) -> Series:
         """The series of these labels, and all others as the rest; None: of every label.
 

@@ -159,7 +159,7 @@ class Measuring:
         )
         events: list[bytes] = []
         rows = self._rows.step(at_ms, step_ms, snapshot)
-        self._add_to_series(at_ms)
+        await self._add_to_series(at_ms)
         if not self._publishes:
             return events
         for row in rows:
@@ -168,7 +168,7 @@ class Measuring:
             events.append(encode_measurement(row))
         return events
 
-    def _add_to_series(self, at_ms: int) -> None:
+    async def _add_to_series(self, at_ms: int) -> None:
         measured = self._measured
         failures = measured.http.traffic.failures + measured.kafka.failures_by_error
         latencies = {
@@ -178,7 +178,7 @@ class Measuring:
             "table_write": measured.sds.write_s,
         }
         lags = measured.broker.group_lags.by_partition
-        self._series.add(at_ms, self._rows.grown, failures, latencies, lags)
+        await self._series.add(at_ms, self._rows.grown, failures, latencies, lags)
 
     async def _put(self, events: Sequence[bytes]) -> None:
         await self._measured.broker.system_topics.put(METRICS_TOPIC, events, key=self._key)

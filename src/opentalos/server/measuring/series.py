@@ -1,5 +1,6 @@
 """SeriesSampling: gives each interval's measurements to the series in memory."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +22,7 @@ class SeriesSampling:
         """Whether series are kept."""
         return self._rollup is not None
 
-    def add(
+    async def add(
         self,
         at_ms: int,
         grown: Mapping[PartitionId, Sequence[int]],
@@ -39,9 +40,12 @@ class SeriesSampling:
             place: counts[TRAFFIC_FIRST:] for place, counts in grown.items()
         }
         errors, self._failures = failures - self._failures, failures
-        self._rollup.add(
-            at_ms, Sample(traffic=traffic, errors=errors, latencies=latencies, lags=lags)
-        )
+        sample = Sample(traffic=traffic, errors=errors, latencies=latencies, lags=lags)
+        await self._rollup.add(at_ms, sample, _turn)
+
+
+async def _turn() -> None:
+    await asyncio.sleep(0)
 
 
 def open_archive(url: str) -> SeriesArchive | None:

@@ -14,6 +14,10 @@ START_MS = 1_790_000_000_000 - 1_790_000_000_000 % 600_000
 TOTAL: Label = ("", -1, "")
 
 
+async def pause() -> None:
+    """Nothing else runs here."""
+
+
 def sample(traffic: Mapping[tuple[str, int], Sequence[int]] | None = None, **fields: Any) -> Sample:
     given: dict[str, Any] = {"errors": {}, "latencies": {}, "lags": {}}
     return Sample(traffic=traffic or {}, **given | fields)
@@ -23,10 +27,10 @@ def messages(count: int) -> list[int]:
     return [count, 10 * count, 1, 0, 0]
 
 
-def rollup(*samples: Sample, bytes_max: int = 8 << 20) -> Rollup:
+async def rollup(*samples: Sample, bytes_max: int = 8 << 20) -> Rollup:
     made = Rollup(STEP_MS, bytes_max)
     for number, each in enumerate(samples):
-        made.add(START_MS + (number + 1) * STEP_MS, each)
+        await made.add(START_MS + (number + 1) * STEP_MS, each, pause)
     return made
 
 
@@ -40,16 +44,12 @@ def question(metric: str = "messages_in", by: By = By.TOTAL, **fields: Any) -> Q
     return Question(metric=metric, by=by, **given | fields)
 
 
-async def pause() -> None:
-    """Nothing else runs here."""
-
-
 async def read(made: Rollup, asked: Question, labels: frozenset[Label] | None = None) -> Series:
     return await made.read(asked, labels, pause)
 
 
 async def test_topics_and_their_partitions_add_up_to_the_total() -> None:
-    made = rollup(
+    made = await rollup(
         sample({("a", 0): messages(5), ("a", 1): messages(2), ("b", 0): messages(1)}),
         sample({("b", 0): messages(4)}),
     )
@@ -64,7 +64,7 @@ async def test_topics_and_their_partitions_add_up_to_the_total() -> None:
 
 
 async def test_what_has_no_line_is_in_the_rest() -> None:
-    made = rollup(sample({(name, 0): messages(len(name)) for name in ("a", "bb", "ccc")}))
+    made = await rollup(sample({(name, 0): messages(len(name)) for name in ("a", "bb", "ccc")}))
     chosen: frozenset[Label] = frozenset([("ccc", -1, "")])
     found = await read(made, question(by=By.TOPIC, count=1), chosen)
     assert (found.values, found.rest) == ({("ccc", -1, ""): [3.0]}, [3.0])
@@ -75,7 +75,7 @@ async def test_what_has_no_line_is_in_the_rest() -> None:
 
 async def test_a_coarse_step_adds_up_and_a_gauge_shows_its_peak() -> None:
     group = GroupOnTopic("a", "alice/g")
-    made = rollup(
+    made = await rollup(
         *(sample({("a", 0): messages(1)}, lags={(group, 0): lag}) for lag in (4, 9, 2, 0, 0, 1))
     )
     assert (await read(made, question(count=2, step=3))).values == {TOTAL: [3.0, 3.0]}
@@ -87,7 +87,7 @@ async def test_a_coarse_step_adds_up_and_a_gauge_shows_its_peak() -> None:
 
 async def test_groups_of_others_count_only_where_they_may_be_seen() -> None:
     mine, other = GroupOnTopic("a", "alice/g"), GroupOnTopic("a", "bob/g")
-    made = rollup(sample(lags={(mine, 0): 3, (other, 0): 100, (other, 1): 1}))
+    made = await rollup(sample(lags={(mine, 0): 3, (other, 0): 100, (other, 1): 1}))
     everyone = await read(made, question("lag", By.GROUP, count=1))
     assert set(everyone.values) == {("a", -1, "alice/g"), ("a", -1, "bob/g")}
     shared = question(
@@ -103,7 +103,7 @@ async def test_a_percentile_is_of_the_calls_within_its_step() -> None:
     for number, seconds in enumerate((0.001, 0.1, 0.0)):
         for _ in range(100 if seconds else 0):
             latency.observe(seconds)
-        made.add(START_MS + (number + 1) * STEP_MS, sample(latencies={"put": latency}))
+        await made.add(START_MS + (number + 1) * STEP_MS, sample(latencies={"put": latency}), pause)
     (values,) = (await read(made, question("put_p50", By.TOTAL))).values.values()
     first, second, idle = values
     assert first is not None
@@ -122,7 +122,7 @@ async def test_a_percentile_is_of_the_calls_within_its_step() -> None:
 
 
 async def test_errors_have_a_total_and_kinds() -> None:
-    made = rollup(sample(errors={"TopicNotExist": 2, "ThrottleRejected": 1}), sample())
+    made = await rollup(sample(errors={"TopicNotExist": 2, "ThrottleRejected": 1}), sample())
     assert (await read(made, question("errors", count=2))).values == {TOTAL: [3.0, 0.0]}
     kinds = await read(made, question("errors", By.ERROR, count=2))
     assert kinds.values == {
@@ -132,15 +132,15 @@ async def test_errors_have_a_total_and_kinds() -> None:
 
 
 async def test_a_step_without_a_sample_is_not_known() -> None:
-    made = rollup(sample({("a", 0): messages(1)}))
-    made.add(START_MS + 3 * STEP_MS, sample({("a", 0): messages(2)}))  # one was missed
+    made = await rollup(sample({("a", 0): messages(1)}))
+    await made.add(START_MS + 3 * STEP_MS, sample({("a", 0): messages(2)}), pause)  # after a gap
     assert (await read(made, question())).values == {TOTAL: [1.0, None, 2.0]}
 
 
 async def test_a_dropped_series_says_so_and_is_not_shown_as_zero() -> None:
     made = Rollup(STEP_MS, 1 << 20)
     places = [f"{number:036}" for number in range(600)]
-    made.add(START_MS + STEP_MS, sample({(place, 0): messages(1) for place in places}))
+    await made.add(START_MS + STEP_MS, sample({(place, 0): messages(1) for place in places}), pause)
     found = await read(made, question(by=By.TOPIC, count=1))
     assert found.notes
     assert "series_bytes_max" in found.notes[0]
@@ -158,7 +158,7 @@ async def test_a_topic_that_returns_is_unknown_for_the_time_before() -> None:
     idle = [sample()] * (IDLE_SAMPLES + 1)
     crowd = sample({(f"{number}", 0): messages(1) for number in range(200)})
     old = [sample({("old", 0): messages(count)}) for count in (7, 9)]
-    made = rollup(old[0], *idle, crowd, *idle, old[1], bytes_max=1 << 20)
+    made = await rollup(old[0], *idle, crowd, *idle, old[1], bytes_max=1 << 20)
     count = 2 * len(idle) + 3
     asked = question(by=By.TOPIC, count=count, topics=frozenset(["old"]))
     (values,) = (await read(made, asked)).values.values()

@@ -37,7 +37,7 @@ async def topics(call: Rest) -> list[Topic]:
             (quiet, 0): (1, 10, 0, 0, 0),
             (secret, 0): (70, 7_000, 0, 0, 0),
         }
-        rollup.add(
+        await rollup.add(
             at_ms,
             Sample(
                 traffic=traffic,
@@ -50,6 +50,7 @@ async def topics(call: Rest) -> list[Topic]:
                     (GroupOnTopic(secret, "bob/own"), 0): 1,
                 },
             ),
+            call.world.broker.context.work.pause,
         )
     return made
 

@@ -1,0 +1,45 @@
+"""The command shows series and explains groups of a real server."""
+
+import time
+from pathlib import Path
+
+from tests.e2e.cli.conftest import Commands
+from tests.server_process import ServerProcess
+
+WAIT_S = 30.0
+
+
+def test_series_and_explanations(tmp_path: Path) -> None:
+    data, home = tmp_path / "data", tmp_path / "home"
+    data.mkdir()
+    home.mkdir()
+    server = ServerProcess(data, "[measuring]\nstep_s = 1.0\n").start()
+    try:
+        talos = Commands(home, server)
+        talos("topic", "create", "orders", "--partitions", 2)
+        talos("produce", "orders", "--partition", 1, stdin="0\n1\n2\n")
+        command = ("series", "messages_in", "--topic", "orders", "--by", "partition")
+        deadline = time.monotonic() + WAIT_S
+        while not (rows := talos(*command, "--every", "1", "--format", "json").rows):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert sum(row["messages_in"] or 0 for row in rows) == 3
+        assert {row["partition"] for row in rows} == {"1"}
+        shown = talos(*command)
+        assert "largest 3" in shown.out
+        assert "█" in shown.out
+        assert "measured since" in shown.err
+        assert talos("series", "put_p99", "--format", "tsv").out.startswith(
+            "time_s\tserver\tput_p99"
+        )
+        refused = talos.fails("series", "errors", "--by", "topic")
+        assert "cannot be split by topic" in refused
+        talos("consume", "orders", "--group", "g", "--count", 2)
+        said = talos("group", "explain", "orders", "g").out
+        assert said.startswith("stuck: lag 1, 0 workers\nerror: nobody reads with this group")
+        reasons = talos("group", "explain", "orders", "g", "--format", "json").rows
+        assert [reason["code"] for reason in reasons] == ["no_workers"]
+        talos("consume", "orders", "--group", "g", "--count", 1)
+        assert talos("group", "explain", "orders", "g").out.startswith("caught up: lag 0")
+    finally:
+        server.stop()
