@@ -20,6 +20,7 @@ from bench import (
 )
 from bench.backends import running_backends
 from bench.cluster_plan import ClusterPlan, quick
+from bench.kafka import moves
 from bench.load import MissingTool
 from bench.report import Figure, table, write_json
 from opentalos.backends.places import BackendError
@@ -31,6 +32,7 @@ GROUPS: dict[str, Callable[[ClusterPlan], Iterator[Figure]]] = {
     "flushed-many": cluster_puts.flushed_over_many,
     "kill": failover_figures.kill_of_an_owner,
     "moves": move_figures.planned_moves,
+    "kafka-moves": moves.planned_moves,
     "restart": restart_figures.rolling_restart,
     "addressing": addressing_figures.addressing,
     "takeover": takeover_figures.many_taken_over,

@@ -1,11 +1,14 @@
-"""A process of confluent-kafka that writes or reads one partition and records each call.
+"""A process of confluent-kafka that writes or reads a partition or a topic and records each call.
 
 usage: python -m tests.kafka_client JSON     until its standard input ends
 
-``kind``: "put" (each message is sent once), "put-idempotent" (repeated until it is done) or "poll".
+``kind``: "put" (each message is sent once), "put-idempotent" (repeated until it is done), "poll",
+or "group": a member of the group GROUP, which reads the whole topic with the others.
 Histories are JSON lines of opentalos.testing.simulation.history.
 """
 
+import contextlib
+import itertools
 import json
 import select
 import sys
@@ -17,6 +20,8 @@ import confluent_kafka
 
 from opentalos.testing.simulation.history import Recorder
 
+GROUP = "sharing"
+COMMIT_S = 0.2
 PAUSE_S = 0.002  # between two messages
 WAITING_MAX = 200  # messages without an outcome
 FLUSH_S = 60.0
@@ -92,6 +97,37 @@ def poll(given: dict[str, Any], recorder: Recorder) -> None:
     consumer.close()
 
 
+def share(given: dict[str, Any], recorder: Recorder) -> None:
+    """Read what the group gives this member, and commit it, until stopped.
+
+    Each assignment is a session of its own, which begins where somebody committed.
+    """
+    consumer = confluent_kafka.Consumer(
+        {key: value for key, value in (given["settings"] | QUICK).items() if key not in PUTS}
+        | {"group.id": GROUP, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    )
+    sessions = itertools.count(1)
+    session = 0
+
+    def assigned(_consumer: Any, _partitions: Any) -> None:
+        nonlocal session
+        session = next(sessions)
+
+    consumer.subscribe([given["topic"]], on_assign=assigned)
+    committed_s = time.monotonic()
+    while not ended():
+        message = consumer.poll(0.1)
+        if message is not None and blocks_of([message]):
+            place = {"topic": given["topic"], "partition": message.partition()}
+            operation = recorder.invoke(given["name"], "poll", **place, session=session)
+            recorder.ok(operation, blocks=blocks_of([message]))
+        if time.monotonic() > committed_s + COMMIT_S:
+            committed_s = time.monotonic()
+            with contextlib.suppress(confluent_kafka.KafkaException):  # others read it once more
+                consumer.commit(asynchronous=False)
+    consumer.close()
+
+
 def blocks_of(messages: list[confluent_kafka.Message]) -> list[object]:
     """Raises: ValueError: the position is not in the log, which retention does not explain here."""
     found: list[object] = []
@@ -115,7 +151,7 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     with open(given["file"], "w") as sink:
         recorder = Recorder(time.monotonic, sink)
-        (poll if given["kind"] == "poll" else put)(given, recorder)
+        {"poll": poll, "group": share}.get(given["kind"], put)(given, recorder)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from tests.e2e.sdk.conftest import config_of
-from tests.kafka_client import blocks_of
+from tests.kafka_client import GROUP, blocks_of
 from tests.server_process import ROOT_KEY, ServerProcess
 
 from opentalos.backends.ports import free_ports
@@ -99,6 +99,23 @@ def read_whole(recorder: Recorder, settings: dict[str, Any], partition: int) -> 
     consumer.close()
     assert offset == following
     recorder.ok(read, blocks=blocks, start=start, next=following)
+
+
+def check_group(history: History, settings: dict[str, Any]) -> None:
+    """Whatever is below a committed offset was given to a member of the group."""
+    consumer = confluent_kafka.Consumer(settings | {"group.id": GROUP})
+    places = [confluent_kafka.TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    committed = consumer.committed(places, timeout=READ_S)
+    consumer.close()
+    for place in committed:
+        given = {
+            block[0]
+            for poll in history.of("poll")
+            if poll.process.startswith("member-") and poll.args["partition"] == place.partition
+            for block in poll.result["blocks"]
+        }
+        assert place.offset > 0, f"partition {place.partition} was not read"
+        assert given >= set(range(place.offset))
 
 
 def test_kills_lose_nothing_and_idempotent_producers_store_once(tmp_path: Path) -> None:

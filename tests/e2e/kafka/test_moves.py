@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.kafka.test_history import PARTITIONS, TOPIC, Clients, read_whole
+from tests.e2e.kafka.test_history import PARTITIONS, TOPIC, Clients, check_group, read_whole
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.raw_client import RawTopic
 from tests.server_process import ROOT_KEY
@@ -19,9 +19,9 @@ from opentalos.testing.simulation.history import History, Recorder
 
 pytestmark = pytest.mark.timeout(180)
 
-MOVES = 6
+MOVES = 4
 MOVED_S = 20.0
-KINDS = {"again": "put", "idempotent": "put-idempotent", "reader": "poll"}
+KINDS = {"again": "put", "idempotent": "put-idempotent", "reader": "poll", "member": "group"}
 PROGRESS_S = 30.0
 
 
@@ -108,9 +108,11 @@ async def test_moves_lose_nothing_and_idempotent_producers_store_once(tmp_path: 
                 recorder = Recorder(time.monotonic, sink)
                 for partition in range(PARTITIONS):
                     await asyncio.to_thread(read_whole, recorder, settings, partition)
+            history = await asyncio.to_thread(judge, tmp_path)
+            await asyncio.to_thread(check_group, history, settings)
         finally:
             clients.kill()
     assert all(before < after for before, after in pairwise(epochs))
-    puts = [put for put in judge(tmp_path).of("put") if put.args["idempotent"]]
+    puts = [put for put in history.of("put") if put.args["idempotent"]]
     assert puts
     assert all(put.ok for put in puts)
