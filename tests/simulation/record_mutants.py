@@ -28,11 +28,24 @@ from opentalos.model.errors import NotOwner, SequenceGap, TalosError
 from opentalos.model.message import PayloadFormat, ProducerStamp, StoredBefore
 from opentalos.testing.simulation.clients.records.producers import KafkaProducer
 from opentalos.testing.simulation.cluster.storage_worlds import MOVED_RECORDS
-from opentalos.testing.simulation.stores.faults import ClusterFaults
+from opentalos.testing.simulation.stores.faults import (
+    ClusterFaults,
+    FileFaults,
+    MetaFaults,
+    WorldFaults,
+)
 from opentalos.testing.simulation.world.storage_worlds import RECORDS
 
 PLAIN = replace(RECORDS, metered=0.0, chaos_s=12.0)
 METERED = replace(RECORDS, chaos_s=12.0)
+POWER_LOSSES = replace(
+    RECORDS,
+    metered=0.0,
+    think_s=0.05,
+    files=FileFaults(),
+    meta=MetaFaults(),
+    world=WorldFaults(power_loss=0.9),
+)
 STALE_LEADERS = replace(
     MOVED_RECORDS,
     think_s=0.1,
@@ -188,6 +201,17 @@ def give_what_is_hidden_from_memory(patch: pytest.MonkeyPatch) -> None:
             writer.versioned = shown
 
     patch.setattr(PartitionLog, "read_cached", read_cached)
+
+
+def keep_a_flushed_log_open_at_a_deletion(patch: pytest.MonkeyPatch) -> None:
+    """A loss of power takes flushed messages, and new ones are below the floor."""
+
+    async def raise_floor(writer: Any, offset: int) -> None:
+        manifest = writer.versioned.manifest
+        if manifest.first < offset <= writer.next_offset:
+            await change_sealed(writer, replace(manifest, floor=offset))
+
+    patch.setattr(deletion, "_raise_floor", raise_floor)
 
 
 def delete_more_than_was_asked(patch: pytest.MonkeyPatch) -> None:
@@ -351,6 +375,12 @@ RECORD_MUTANTS = (
         _names("deleted-read"),
         give_what_is_hidden_from_memory,
         PLAIN,
+    ),
+    Mutant(
+        "keep a flushed log open at a deletion",
+        _names("hidden-write", "next-offset-went-back"),
+        keep_a_flushed_log_open_at_a_deletion,
+        POWER_LOSSES,
     ),
     Mutant(
         "delete more than was asked",

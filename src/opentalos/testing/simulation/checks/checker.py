@@ -51,6 +51,7 @@ ANOMALIES: dict[str, str] = {
     "nonmonotonic-poll": "a consumer received offsets that it had already passed",
     "poll-skip": "a consumer did not receive an offset that the log retained",
     "lost-floor": "a log began before the offset up to which a deletion was acknowledged",
+    "hidden-write": "a message was stored below the offset up to which a deletion was acknowledged",
     "deleted-read": "a reader got a message that was deleted before it asked",
     "sequence-hole": "a batch is stored although its producer's batch before it is not",
     "false-out-of-range": "an offset inside the log was rejected as out of range",
@@ -150,6 +151,7 @@ TABLE_CHECKS: tuple[Callable[[TableView], Iterator[Anomaly]], ...] = (
 HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
     offsets.wrong_lookups,
     offsets.lost_floors,
+    offsets.hidden_writes,
     offsets.deleted_reads,
     groups.stale_commits,
     groups.stale_member_commits,

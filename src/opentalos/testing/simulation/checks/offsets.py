@@ -1,6 +1,6 @@
 """Checks of offsets: dense, never reused, never decreasing, with correct replies (promise I3)."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -187,6 +187,21 @@ def lost_floors(history: History) -> Iterator[Anomaly]:
             if int(reply.result["start"]) < floor and not outdated:
                 text = f"all below {floor} was deleted before: {reply}"
                 yield Anomaly("lost-floor", text)
+
+
+def hidden_writes(history: History) -> Iterator[Anomaly]:
+    """A message was stored where readers get nothing any more: its log was cut below what had been
+    deleted before. A repetition may be answered with the offset of the first attempt."""
+    floors = _floors(history)
+    tries = Counter(each for put in history.of("put") for each in put.args["ids"])
+    for put in history.of("put"):
+        known = floors.get(_place(put))
+        if known is None or not put.ok or "offset" not in put.result:
+            continue
+        again = put.args.get("idempotent") or any(tries[each] > 1 for each in put.args["ids"])
+        floor = known.before(put.began_s)
+        if int(put.result["offset"]) < floor and not again:
+            yield Anomaly("hidden-write", f"all below {floor} was deleted before: {put}")
 
 
 def deleted_reads(history: History) -> Iterator[Anomaly]:

@@ -158,7 +158,24 @@ def perhaps_joined_again(tale: Tale) -> None:
     committed(tale, "a")
 
 
+def deleted_and_stored(tale: Tale, offset: int, *, twice: bool = False, later: bool = True) -> None:
+    """All below 3 is deleted, and a message stored; ``later``: it is sent after the deletion."""
+    if twice:
+        tale.recorder.unknown(tale.begin("put", ids=["x"]), "no answer")
+    put = None if later else tale.begin("put", ids=["x"])
+    tale.ok(tale.begin("trim", offset=3), start=3)
+    tale.ok(put or tale.begin("put", ids=["x"]), offset=offset)
+
+
 CASES: dict[str, tuple[list[Story], list[Story]]] = {
+    "hidden-write": (
+        [lambda tale: deleted_and_stored(tale, 2)],
+        [
+            lambda tale: deleted_and_stored(tale, 3),
+            lambda tale: deleted_and_stored(tale, 2, twice=True),
+            lambda tale: deleted_and_stored(tale, 2, later=False),
+        ],
+    ),
     "lost-floor": (
         [
             begins_below_the_floor,
