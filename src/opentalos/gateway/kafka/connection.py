@@ -23,7 +23,7 @@ from opentalos.wire.kafka.codec import KafkaFormatError
 
 # Requests before reading pauses. After a stall of the loop hundreds of small ones wait in the
 # socket, and the more of them begin together, the fewer commits they take.
-PIPELINE_MAX = 64
+PIPELINE_MAX = 32
 _COPIED_BYTES = 64 << 10
 UNKNOWN_BYTES_MAX = 64 << 10  # of a request before the client has authenticated
 _SIZE = struct.Struct(">i")
