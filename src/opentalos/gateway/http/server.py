@@ -2,21 +2,19 @@
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import Mapping, Sequence
 
 from opentalos.gateway.http.connection import HttpConnection
 from opentalos.gateway.http.connection_host import HostedConnection
 from opentalos.gateway.http.exchange import Exchange, Handler
-from opentalos.gateway.http.fairness.accepting import Acceptor, bound_sockets
 from opentalos.gateway.http.fairness.body_budget import BodyBudget
+from opentalos.gateway.http.fairness.connections import OpenConnections
 from opentalos.gateway.http.fairness.turns import Turns
 from opentalos.gateway.http.reply_format import date_line
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.gateway.http.tls_connection import TlsConnection
 from opentalos.gateway.http.traffic import Traffic
-from opentalos.model.address import is_loopback
 from opentalos.model.limits import HttpLimits
 
 SWEEP_S = 0.25  # resolution of every time limit of the port
@@ -54,23 +52,24 @@ class HttpServer:
         self.budget = BodyBudget(limits)
         self.refused = 0
         self.cut = 0
-        self.accepted = 0
         self.tls: TlsContext | None = None
         self.traffic = Traffic(limits.failure_lines_per_s_max)
         self.turns = Turns(time.perf_counter)
         self.serve(exact or {}, prefixes)
-        self._connections: set[HostedConnection] = set()
-        self._of_network: dict[str, int] = {}  # connections
+        self._open: OpenConnections[HostedConnection] = OpenConnections(limits, self._connection)
         self._unswept: list[HostedConnection] = []  # of the sweep under way
         self._unsent: dict[HostedConnection, int] = {}
-        self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._emptied = asyncio.Event()
 
     @property
     def connections(self) -> int:
         """Open connections."""
-        return len(self._connections)
+        return len(self._open)
+
+    @property
+    def accepted(self) -> int:
+        """Connections since the start."""
+        return self._open.accepted
 
     def serve(
         self, exact: Mapping[bytes, Handler], prefixes: Sequence[tuple[bytes, Handler]]
@@ -82,25 +81,12 @@ class HttpServer:
         """Start to listen; returns the port, which the kernel chooses if ``port`` is 0."""
         self.tick()
         self.tls = tls
-        sockets = await bound_sockets(host, port)
-        self._acceptor = Acceptor(sockets, self._adopt)
+        chosen = await self._open.listen(host, port, tls)
         self._schedule()
-        return int(sockets[0].getsockname()[1])
+        return chosen
 
-    async def _adopt(self, accepted: socket.socket) -> None:
-        """Make a connection of an accepted socket; over TLS, after the handshake."""
-        tls = self.tls
-        connection = HttpConnection if tls is None else TlsConnection
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: connection(self),
-                accepted,
-                ssl=tls,
-                ssl_handshake_timeout=tls.handshake_timeout_s if tls else None,
-                ssl_shutdown_timeout=self.limits.write_stall_s if tls else None,
-            )
-        except OSError:  # it ended before, or its handshake failed, which ``tls`` counts
-            accepted.close()
+    def _connection(self, tls: TlsContext | None) -> asyncio.Protocol:
+        return HttpConnection(self) if tls is None else TlsConnection(self)
 
     def tick(self) -> None:
         """Refresh the coarse clock."""
@@ -117,7 +103,7 @@ class HttpServer:
         self.tick()
         self._schedule()
         if not self._unswept:  # else the former sweep continues with the new time
-            self._unswept = list(self._connections)
+            self._unswept = list(self._open)
             self._sweep_some()
 
     def _sweep_some(self) -> None:
@@ -165,30 +151,15 @@ class HttpServer:
     # --- what connections report ---------------------------------------------------------------
 
     def admit(self, connection: HostedConnection) -> bool:
-        """Count the connection; False if there are too many, in all or of its address.
-
-        Clients on this machine, such as a proxy, have the bound of all connections only.
-        """
-        self._connections.add(connection)
-        self.accepted += 1
-        network, limits = connection.network, self.limits
-        count = self._of_network[network] = self._of_network.get(network, 0) + 1
-        self.turns.shared = len(self._of_network) > 1
-        most = limits.connections_address_max
-        if most and count > most and not is_loopback(network):
-            return False
-        return len(self._connections) <= limits.connections_max
+        """Count the connection; False if there are too many, in all or of its address."""
+        admitted = self._open.admit(connection)
+        self.turns.shared = self._open.networks > 1
+        return admitted
 
     def forget(self, connection: HostedConnection) -> None:
         """The connection is gone."""
-        if connection in self._connections:
-            self._connections.discard(connection)
-            left = self._of_network.pop(connection.network, 1) - 1
-            if left:
-                self._of_network[connection.network] = left
-            self.turns.shared = len(self._of_network) > 1
-        if not self._connections:
-            self._emptied.set()
+        self._open.forget(connection)
+        self.turns.shared = self._open.networks > 1
 
     def note_refusal(self, peer: str, status: int, reason: str) -> None:
         """A request was rejected before it was complete."""
@@ -219,24 +190,7 @@ class HttpServer:
     async def drain(self, timeout_s: float) -> bool:
         """Stop accepting and let requests under way finish; True if all did in time."""
         self.draining = True
-        if self._acceptor is not None:
-            await self._acceptor.close()
-        for number, connection in enumerate(list(self._connections), 1):
-            connection.drain()
-            if number % EXPIRED_MAX == 0:
-                await asyncio.sleep(0)
-        finished = True
-        if self._connections:
-            self._emptied.clear()
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await self._emptied.wait()
-            except TimeoutError:
-                finished = False
-        if self._acceptor is not None:
-            self._acceptor.abandon()
-        for connection in list(self._connections):
-            connection.abort()
+        finished = await self._open.drain(timeout_s)
         if self._timer is not None:
             self._timer.cancel()
         return finished

@@ -6,14 +6,12 @@ Kafka does not load it.
 
 import asyncio
 import logging
-import socket
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Protocol
 
-from opentalos.gateway.http.fairness.accepting import Acceptor, bound_sockets
+from opentalos.gateway.http.fairness.connections import OpenConnections
 from opentalos.gateway.http.tls import TlsContext
-from opentalos.model.address import is_loopback
 from opentalos.model.settings.kafka import KafkaSettings
 
 SWEEP_S = 1.0  # resolution of every time limit of the port
@@ -59,75 +57,53 @@ class KafkaPort:
     def __init__(
         self, settings: KafkaSettings, protocol: Callable[["KafkaPort"], asyncio.Protocol]
     ) -> None:
-        self.settings, self._protocol = settings, protocol
+        self.settings = settings
         self.tls: TlsContext | None = None
-        self.accepted = self.refused = self.cut = 0
+        self.refused = self.cut = 0
         self.requests_by_api: Counter[str] = Counter()
         self.failures_by_error: Counter[str] = Counter()  # of our classes, so they are few
         self._lines = self._left_out = 0  # of the log, in this second
         self.request_bytes = 0  # of requests in memory
         self.unread_bytes = 0  # of answers that clients do not read
         self.draining = False
-        self._connections: set[KafkaConnection] = set()
-        self._of_network: dict[str, int] = {}
+        self._open: OpenConnections[KafkaConnection] = OpenConnections(
+            settings, lambda tls: protocol(self)
+        )
         self._bytes_of: dict[str, int] = {}  # of requests in memory, by tenant
         # Connections that wait for memory: by tenant, which take turns, and in order.
         self._short: OrderedDict[str, deque[KafkaConnection]] = OrderedDict()
         self._unread: dict[KafkaConnection, int] = {}
-        self._acceptor: Acceptor | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._emptied = asyncio.Event()
 
     @property
     def connections(self) -> int:
         """Open connections."""
-        return len(self._connections)
+        return len(self._open)
+
+    @property
+    def accepted(self) -> int:
+        """Connections since the start."""
+        return self._open.accepted
 
     async def listen(self, host: str, port: int, tls: TlsContext | None = None) -> int:
         """Start to listen; returns the port, which the kernel chooses if ``port`` is 0."""
         self.tls = tls
-        sockets = await bound_sockets(host, port)
-        self._acceptor = Acceptor(sockets, self._adopt)
+        chosen = await self._open.listen(host, port, tls)
         self._schedule()
-        return int(sockets[0].getsockname()[1])
-
-    async def _adopt(self, accepted: socket.socket) -> None:
-        tls = self.tls
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: self._protocol(self),
-                accepted,
-                ssl=tls,
-                ssl_handshake_timeout=tls.handshake_timeout_s if tls else None,
-                ssl_shutdown_timeout=self.settings.write_stall_s if tls else None,
-            )
-        except OSError:  # it ended before, or its handshake failed, which ``tls`` counts
-            accepted.close()
+        return chosen
 
     # --- what connections report ---------------------------------------------------------------
 
     def admit(self, connection: KafkaConnection) -> bool:
         """Count the connection; False if there are too many, in all or of its address."""
-        self._connections.add(connection)
-        self.accepted += 1
-        network, most = connection.network, self.settings.connections_address_max
-        count = self._of_network[network] = self._of_network.get(network, 0) + 1
-        crowded = most and count > most and not is_loopback(network)
-        if crowded or len(self._connections) > self.settings.connections_max:
-            self.refused += 1
-            return False
-        return True
+        admitted = self._open.admit(connection)
+        self.refused += not admitted
+        return admitted
 
     def forget(self, connection: KafkaConnection) -> None:
         """The connection is gone."""
         self.is_read(connection)
-        if connection in self._connections:
-            self._connections.discard(connection)
-            left = self._of_network.pop(connection.network, 1) - 1
-            if left:
-                self._of_network[connection.network] = left
-        if not self._connections:
-            self._emptied.set()
+        self._open.forget(connection)
 
     def failed(self, peer: str, request: str, error: Exception) -> None:
         """Count and log a failed request; so many lines a second."""
@@ -206,7 +182,7 @@ class KafkaPort:
     def _sweep(self) -> None:
         self._schedule()
         self._lines = 0
-        self._sweep_some(list(self._connections))
+        self._sweep_some(list(self._open))
 
     def _sweep_some(self, unswept: list[KafkaConnection]) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -222,22 +198,7 @@ class KafkaPort:
     async def drain(self, timeout_s: float) -> bool:
         """Stop accepting and let requests under way finish; True if all did in time."""
         self.draining = True
-        if self._acceptor is not None:
-            await self._acceptor.close()
-        for connection in list(self._connections):
-            connection.drain()
-        finished = True
-        if self._connections:
-            self._emptied.clear()
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await self._emptied.wait()
-            except TimeoutError:
-                finished = False
-        if self._acceptor is not None:
-            self._acceptor.abandon()
-        for connection in list(self._connections):
-            connection.abort()
+        finished = await self._open.drain(timeout_s)
         if self._timer is not None:
             self._timer.cancel()
         return finished

@@ -26,7 +26,7 @@ from opentalos.model.errors import TalosError
 def bench() -> Iterator[Bench]:
     bench = Bench()
     yield bench
-    for connection in list(bench.server._connections):
+    for connection in list(bench.server._open):
         assert isinstance(connection, HttpConnection)
         connection.connection_lost(None)
     for exchange in bench.seen:
