@@ -186,6 +186,37 @@ async def test_nothing_answers_acks_0_and_the_records_are_stored(
     assert fetched.responses[0].partitions[0].high_watermark == 1
 
 
+@pytest.mark.parametrize("wrong", ["topic", "batch", "partition"])
+async def test_with_acks_0_the_connection_ends_when_records_are_lost(
+    raw: RawKafka, kafka_server: ServerProcess, sdk_config: ClientConfig, wrong: str
+) -> None:
+    await topic_id(sdk_config, f"lost-{wrong}")
+    good = produce_fields(f"lost-{wrong}", batch(b"x"), acks=0)
+    bad = {
+        "topic": produce_fields("nowhere", batch(b"x"), acks=0),
+        "batch": produce_fields(f"lost-{wrong}", batch(b"x")[:-1] + b"\7", acks=0),
+        "partition": produce_fields(f"lost-{wrong}", batch(b"y"), batch(b"z"), acks=0),
+    }[wrong]
+    for fields in (good, bad, good):
+        await raw.begin(ApiKey.PRODUCE, 9, ProduceRequest(**fields))
+    assert await raw.ended()
+    async with RawKafka(kafka_address(kafka_server)) as again:
+        fetched = await again.call(ApiKey.FETCH, 11, **fetch_fields(f"lost-{wrong}", {0: 0}))
+        # What came before is stored; what came after may be, as it was under way.
+        assert fetched.responses[0].partitions[0].high_watermark >= 1
+
+
+async def test_a_repeated_batch_without_acks_is_not_lost(
+    raw: RawKafka, sdk_config: ClientConfig
+) -> None:
+    await topic_id(sdk_config, "repeated")
+    for sequence in (*range(7), 0):
+        records = batch(b"v", producer=(78, 0, sequence))
+        fields = produce_fields("repeated", records, acks=0)
+        await raw.begin(ApiKey.PRODUCE, 9, ProduceRequest(**fields))
+    assert (await put(raw, "repeated", batch(b"w"))).base_offset == 7
+
+
 async def test_what_produce_refuses(raw: RawKafka, sdk_config: ClientConfig) -> None:
     uuid = await topic_id(sdk_config, "refused")
     cases: list[tuple[str | bytes, bytes, int, ErrorCode]] = [
@@ -324,6 +355,10 @@ async def test_offsets_by_time_and_by_epoch(raw: RawKafka, sdk_config: ClientCon
         assert (await listed(version, -9)).error_code == ErrorCode.UNSUPPORTED_VERSION
         missing = await listed(version, -1, partition=1)
         assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for version in range(9, last + 1):
+        assert (await listed(version, -4)).offset == 0
+        for tiered in (-5, -6):
+            assert (await listed(version, tiered)).offset == -1
     first, last = raw.versions[ApiKey.OFFSET_FOR_LEADER_EPOCH]
     metadata = await raw.call(ApiKey.METADATA, 12, topics=[MetadataRequestTopic(name="times")])
     now = metadata.topics[0].partitions[0].leader_epoch

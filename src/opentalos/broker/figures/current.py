@@ -18,11 +18,11 @@ def figures_of(broker: "Broker") -> Figures:
     """Read everything; costs some work per topic and lease, so not for every request."""
     context = broker.context
     topics, tenants = context.topics.all(), of_tenants(context.topics.all())
-    tables = broker.catalogs.tables.all()
+    tables, held = broker.catalogs.tables.all(), broker.messages.held
     return Figures(
         server=context.config.server,
         messages=broker.messages.counters,
-        held=broker.messages.held,
+        held=held._replace(gets=held.gets + broker.reads.fetches.waiting),
         long_work=broker.work.counters,
         long_work_waiting=broker.work.waiting,
         decoded_bytes=context.blocks.decoded_bytes,

@@ -1,19 +1,25 @@
 """OffsetQueries: offsets by time and by epoch, for clients that ask the server of a partition."""
 
+import math
+from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from opentalos.broker.cluster.ownership import NO_EPOCH
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.messaging.block_reader import Part
+from opentalos.broker.messaging.block_reader import Part, Reader
 from opentalos.broker.messaging.messages import MessageService
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.model.errors import PartitionNotExist
 from opentalos.model.identity import Permission, Principal
-from opentalos.model.message import OffsetRange, StoredBlock
+from opentalos.model.message import OffsetRange, PayloadFormat, StoredBlock
 from opentalos.wire.message.compression import DECODED_BYTES_MAX
+from opentalos.wire.message.kafka_batch import read_head
+from opentalos.wire.message.kafka_format import WRAPPER_BYTES
 
 PIECE_MESSAGES = 500  # decoded at once
+SEARCHED_BYTES_MAX = 1 << 20  # by create time, of one partition and call
+SEARCHED_MESSAGES = 1_000  # read at once
 
 
 class TimedOffset(NamedTuple):
@@ -43,36 +49,67 @@ class OffsetQueries:
     async def at_time(
         self, caller: Principal, resource: str, partition: int, time_ms: int
     ) -> TimedOffset | None:
-        """A message such that none before it has been stored at that time or later.
+        """The first message created at that time or later; None: there is none.
 
         Blocks are found by the time at which they were stored, which no create time should exceed.
-        In the first one found it is the first message created at that time or later; if there is
-        none, the first of the block.
+        From the first one on, the create times of ``SEARCHED_BYTES_MAX`` decide. Where all of them
+        are earlier, it is the first message that was stored at that time or later.
         """
         topic, log = self._log(caller, resource, partition)
-        block = await self._block(log, await log.offset_at(time_ms))
-        if block is None:
-            return None
-        first: TimedOffset | None = None
         reader = self._messages.reader(caller, topic, partition)
+        offset, left_bytes = await log.offset_at(time_ms), SEARCHED_BYTES_MAX
+        first: TimedOffset | None = None
+        many = 1  # the first block has it nearly always
+        while left_bytes > 0:
+            blocks = (await log.read(offset, messages_max=many, bytes_max=left_bytes)).blocks
+            for block in blocks:
+                if first is None:
+                    first = TimedOffset(block.base_offset, _created_ms(block, block.create_ms))
+                found = await self._created_since(reader, block, time_ms)
+                if found is not None:
+                    return found
+                left_bytes -= len(block.payload)
+            if not blocks:
+                return None
+            offset, many = blocks[-1].next_offset, SEARCHED_MESSAGES
+        return first
+
+    async def _created_since(
+        self, reader: Reader, block: StoredBlock, time_ms: int
+    ) -> TimedOffset | None:
+        """The block's first message created at that time or later."""
+        if newest_ms(block) < time_ms:
+            return None
+        async for offset, created_ms in self._create_times(reader, block):
+            if created_ms >= time_ms:
+                return TimedOffset(offset, created_ms)
+        return None
+
+    async def newest(self, caller: Principal, resource: str, partition: int) -> TimedOffset | None:
+        """The message of the last block that was created last; None: there is no message."""
+        topic, log = self._log(caller, resource, partition)
+        start, end = await log.offsets()
+        found = await log.read(end - 1, messages_max=1, bytes_max=1) if end > start else None
+        if found is None or not found.blocks:
+            return None
+        reader = self._messages.reader(caller, topic, partition)
+        newest: TimedOffset | None = None
+        async for offset, created_ms in self._create_times(reader, found.blocks[0]):
+            if newest is None or created_ms > newest.time_ms:
+                newest = TimedOffset(offset, created_ms)
+        return newest
+
+    async def _create_times(
+        self, reader: Reader, block: StoredBlock
+    ) -> AsyncIterator[tuple[int, int]]:
+        """Offset and create time (Unix ms) of each message of a block."""
         offset = block.base_offset
         while offset < block.next_offset:
             part = Part(offset, PIECE_MESSAGES, DECODED_BYTES_MAX)
             messages = await self._context.blocks.read(reader, block, part)
             for index, message in enumerate(messages, offset):
-                created_ms = message.create_ms or block.create_ms or block.append_ms
-                if created_ms >= time_ms:
-                    return TimedOffset(index, created_ms)
-                first = first or TimedOffset(index, created_ms)
+                yield index, _created_ms(block, message.create_ms)
             offset += max(1, len(messages))
-        return first
-
-    async def newest(self, caller: Principal, resource: str, partition: int) -> TimedOffset | None:
-        """The last message and the time at which it was stored; None: there is none."""
-        _, log = self._log(caller, resource, partition)
-        start, end = await log.offsets()
-        block = await self._block(log, end - 1) if end > start else None
-        return None if block is None else TimedOffset(end - 1, block.append_ms)
 
     async def end_of_epoch(
         self, caller: Principal, resource: str, partition: int, epoch: int
@@ -107,6 +144,15 @@ class OffsetQueries:
             raise PartitionNotExist(f"topic {topic.name} has no partition {partition}")
         return topic, self._context.partition_log(topic, partition)
 
-    async def _block(self, log: PartitionLog, offset: int) -> StoredBlock | None:
-        found = await log.read(offset, messages_max=1, bytes_max=1)
-        return found.blocks[0] if found.blocks else None
+
+def newest_ms(block: StoredBlock) -> float:
+    """A time (Unix ms) that no message of the block was created after; infinite: not known."""
+    if block.format != PayloadFormat.KAFKA:
+        return math.inf
+    newest = read_head(memoryview(block.payload)[WRAPPER_BYTES:]).max_ms
+    return newest if newest > 0 else block.append_ms
+
+
+def _created_ms(block: StoredBlock, message_ms: int | None) -> int:
+    times = (message_ms or 0, block.create_ms, block.append_ms)
+    return next((time_ms for time_ms in times if time_ms > 0), 0)

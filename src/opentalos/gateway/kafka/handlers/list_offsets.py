@@ -28,6 +28,7 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4  # with tiered storage, of which there is none: as the earliest
 LATEST_TIERED: Final = -5
+EARLIEST_NOT_TIERED: Final = -6  # the first one that waits for its upload
 NOTHING: Final = TimedOffset(-1, -1)
 
 
@@ -75,7 +76,7 @@ async def _found(services: Services, call: KafkaCall, place: _Place, time_ms: in
         return TimedOffset((await queries.retained(caller, *place)).next, -1)
     if time_ms == MAX_TIMESTAMP:
         return await queries.newest(caller, *place) or NOTHING
-    if time_ms == LATEST_TIERED:
+    if time_ms in (LATEST_TIERED, EARLIEST_NOT_TIERED):
         return NOTHING
     if time_ms < 0:
         raise NotSupported(f"the timestamp {time_ms} has no meaning here")

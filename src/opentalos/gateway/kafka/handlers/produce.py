@@ -14,10 +14,12 @@ leaders).
 import asyncio
 import logging
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
 from opentalos.broker.messaging.messages import PutTarget
+from opentalos.broker.values import Topic
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.gateway import Services
@@ -62,6 +64,8 @@ from opentalos.wire.kafka.records import (
 
 ACKS: Final = (-1, 0, 1)  # all the same here: durable as the topic says
 
+_STORED: Final = (int(ErrorCode.NONE), int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER))
+
 _log = logging.getLogger("opentalos.kafka")
 
 
@@ -72,6 +76,11 @@ class _Part(NamedTuple):
     answer: PartitionProduceResponse
     received: ReceivedBatch | None  # None: refused already
     proven: bool
+
+    @property
+    def lost(self) -> bool:
+        """Whether its records are not stored, or nobody knows."""
+        return self.answer.error_code not in _STORED
 
 
 class _Order:
@@ -188,7 +197,7 @@ class _Produce:
             try:
                 self._put(part, part.received, deadline_ms)
             except TalosError as error:
-                self._stored(part, -1, error)
+                self._stored(part, None, -1, error)
         self._done(1)
 
     def _put(self, part: _Part, received: ReceivedBatch, deadline_ms: int) -> None:
@@ -206,10 +215,12 @@ class _Produce:
             producer=stamp,
         )
         target = PutTarget(topic.resource, part.answer.index, deadline_ms)
-        services.broker.messages.put(caller, target, [block], partial(self._stored, part))
+        services.broker.messages.put(caller, target, [block], partial(self._stored, part, topic))
 
-    def _stored(self, part: _Part, offset: BaseOffset, error: TalosError | None) -> None:
-        """A block is durable, or not, or nobody knows."""
+    def _stored(
+        self, part: _Part, topic: Topic | None, offset: BaseOffset, error: TalosError | None
+    ) -> None:
+        """A block is durable, or not, or nobody knows. ``topic``: it was put there."""
         answer = part.answer
         if error is None:
             answer.base_offset = int(offset)
@@ -223,7 +234,8 @@ class _Produce:
             if isinstance(error, ThrottleRejected):
                 wait_s = self._services.broker.context.config.quota.throttle_max_s
                 self._throttle_ms = int(wait_s * 1000)
-        self._set_start(part)
+        if topic is not None:
+            self._set_start(topic, answer)
         self._done(1)
 
     def _name_leader(self, part: _Part, error: TalosError) -> None:
@@ -237,20 +249,19 @@ class _Produce:
         leader = part.answer.current_leader
         leader.leader_id, leader.leader_epoch = self._leaders.of(topic, part.answer.index, error)
 
-    def _set_start(self, part: _Part) -> None:
+    def _set_start(self, topic: Topic, answer: PartitionProduceResponse) -> None:
         """The log's start, by which clients decide what a gap in their sequence means."""
-        try:
-            topic = named_topic(self._services, self._call, Permission.PUT_MESSAGE, part.key)
-            log = self._services.broker.context.partition_log(topic, part.answer.index)
-        except TalosError:
-            return
-        part.answer.log_start_offset = log.range().start
+        with suppress(TalosError):
+            log = self._services.broker.context.partition_log(topic, answer.index)
+            answer.log_start_offset = log.range().start
 
     def _done(self, count: int) -> None:
         self._left -= count
         if self._left or self._call.answered:
             return
         if not self._call.request.acks:
+            # Nothing is answered, so only the end of the connection says that records are lost.
+            self._call.session.ends |= any(part.lost for part in self._parts)
             self._call.answer_raw([])
             return
         call, topics, throttle_ms = self._call, self._topics, self._throttle_ms
