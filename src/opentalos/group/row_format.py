@@ -83,7 +83,8 @@ class PartitionRow:
     ``generation`` counts grants and resets. ``epoch`` is the log's epoch in which the checkpoint
     was committed. ``address`` is where the owner's connection came from. ``at_start``: without a
     checkpoint, the group begins at offset 0; else it has no position. ``metadata`` is the text that
-    a Kafka client stored with the checkpoint.
+    a Kafka client stored with the checkpoint. ``server_assigns``: the last member was
+    in a group of Kafka clients whose assignments the server decides.
     """
 
     owner: str = ""
@@ -93,6 +94,7 @@ class PartitionRow:
     address: str = ""
     at_start: bool = False
     metadata: str = ""
+    server_assigns: bool = False
 
     @property
     def next_offset(self) -> int:
@@ -116,6 +118,7 @@ class PartitionRow:
             b"address": self.address.encode(),
             b"at_start": b"1" if self.at_start else b"",
             b"metadata": self.metadata.encode(),
+            b"server_assigns": b"1" if self.server_assigns else b"",
         }
 
     @classmethod
@@ -131,6 +134,7 @@ class PartitionRow:
                 cells.get(b"address", b"").decode(),
                 bool(cells.get(b"at_start")),
                 cells.get(b"metadata", b"").decode(),
+                bool(cells.get(b"server_assigns")),
             )
         except (KeyError, ValueError) as error:
             raise CorruptLog(f"unreadable checkpoint row: {error!r}") from error

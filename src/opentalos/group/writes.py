@@ -145,8 +145,13 @@ class Grant(PartitionWrite):
             return READ_AGAIN if self.held and not self.fresh else None
         row = self.part.value
         if row.owner != self.worker:
-            generation = row.generation + 1
-            return replace(row, owner=self.worker, generation=generation, address=self.address)
+            return replace(
+                row,
+                owner=self.worker,
+                generation=row.generation + 1,
+                address=self.address,
+                server_assigns=False,
+            )
         if not self.fresh:
             return READ_AGAIN  # memory may not know that another coordinator gave it away
         # No other worker had it meanwhile, so the row need not change.

@@ -15,8 +15,12 @@ KEY = GroupKey("u1", "g")
 
 
 def test_rows_read_back() -> None:
-    for row in (PartitionRow("w", 3, 41, 2), PartitionRow()):
+    full = PartitionRow("w", 3, 41, 2, "10.0.0.1", metadata="note", server_assigns=True)
+    for row in (PartitionRow("w", 3, 41, 2), full, PartitionRow()):
         assert PartitionRow.decode(row.cells()) == row
+    cells = dict(full.cells())
+    del cells[b"server_assigns"]
+    assert not PartitionRow.decode(cells).server_assigns, "as earlier versions write it"
     group = GroupRow("CL#1", 17)
     assert GroupRow.decode(group.cells()) == group
 

@@ -28,9 +28,11 @@ class MemberWrite(PartitionWrite):
 
     A row that another server changed is not written until it is known which one coordinates the
     group now (``moved``). ``may_take``: whether the member may take the partition from an owner.
+    ``server_assigns``: which kind of group the member is in.
     """
 
     may_take: Callable[[str], bool]
+    server_assigns: bool
     moved: bool = field(default=False, init=False)
 
     def reread(self, changed: bool) -> None:
@@ -47,8 +49,16 @@ class MemberWrite(PartitionWrite):
     def _taken(self, row: PartitionRow, address: str) -> PartitionRow:
         if row.owner == self.worker:
             return row
-        generation = row.generation + 1
-        return replace(row, owner=self.worker, generation=generation, address=address)
+        return self._given(row, address)
+
+    def _given(self, row: PartitionRow, address: str) -> PartitionRow:
+        return replace(
+            row,
+            owner=self.worker,
+            generation=row.generation + 1,
+            address=address,
+            server_assigns=self.server_assigns,
+        )
 
     def _keep(self) -> None:
         """The lease lasts as long as the membership."""
@@ -77,8 +87,7 @@ class Assign(MemberWrite):
             return None
         # Also if it names the member already: ids made by clients outlive a coordinator, and the
         # former one must lose.
-        generation = row.generation + 1
-        return replace(row, owner=self.worker, generation=generation, address=self.address)
+        return self._given(row, self.address)
 
     def written(self) -> None:
         """The member may read, and nobody else may commit."""
@@ -151,7 +160,8 @@ class SimpleCommit(PartitionWrite):
         if self.group.working(self.now()):
             self.result = CommitResult.OTHERS
             return None
-        row = PartitionRow("", self.part.value.generation + 1)
+        before = self.part.value
+        row = PartitionRow("", before.generation + 1, server_assigns=before.server_assigns)
         if self.forgets:
             return replace(row, checkpoint=NO_CHECKPOINT)
         check_end(self.checkpoint, self.next_offset)

@@ -48,11 +48,15 @@ class HeldBy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """A member as rows know it. ``may_take``: from whom it may take partitions at once."""
+    """A member as rows know it. ``may_take``: from whom it may take partitions at once.
+
+    ``server_assigns``: it is in a group whose assignments the server decides.
+    """
 
     worker: str
     address: str
     may_take: Callable[[str], bool]
+    server_assigns: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +112,7 @@ class KafkaLeases:
                 Assign(
                     *self._arguments(group, partition, seat.worker),
                     may_take=seat.may_take,
+                    server_assigns=seat.server_assigns,
                     address=seat.address,
                     current=current,
                 )
@@ -163,6 +168,7 @@ class KafkaLeases:
             write = MemberCommit(
                 *self._arguments(group, position.partition, seat.worker),
                 may_take=seat.may_take,
+                server_assigns=seat.server_assigns,
                 address=seat.address,
                 held=position.held,
                 checkpoint=position.next_offset - 1,
@@ -229,6 +235,14 @@ class KafkaLeases:
             for name, held in holdings.items()
             if not is_member(name)
         }
+
+    async def server_assigned(self, user: GroupUser) -> bool:
+        """Whether the last members on the topic were in a group whose assignments the server
+        decides."""
+        group = await self._directory.find(user)
+        return group is not None and any(
+            part.value.server_assigns for part in group.partitions.values()
+        )
 
     def _arguments(
         self, group: GroupState, partition: int, worker: str

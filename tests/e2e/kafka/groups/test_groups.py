@@ -10,6 +10,7 @@ import aiokafka
 import pytest
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
     KafkaError,
     KafkaException,
     TopicPartition,
@@ -185,6 +186,51 @@ def test_tools_of_kafka_list_describe_and_delete(reach: Reach) -> None:
     assert reach.shown("t", "g")["partitions"][0]["checkpoint"] == 6
     admin.delete_consumer_groups(["g"])["g"].result()
     assert admin.list_consumer_groups().result().valid == []
+
+
+def test_a_group_without_members_keeps_its_type(
+    server: ServerProcess, reach: Reach, protocol: dict[str, Any]
+) -> None:
+    server.config = f'[kafka]\nlisten = "{reach.address}"\n' + server.config
+    reach.topic("t", partitions=2, messages=10)
+    member = reach.consumer("g", **protocol)
+    member.subscribe(["t"])
+    read([member], 10)
+    kind = ConsumerGroupType.CONSUMER if "group.protocol" in protocol else ConsumerGroupType.CLASSIC
+    assert typed_groups(reach) == {"g": ("STABLE", kind)}
+    member.close()
+    assert typed_groups(reach) == {"g": ("EMPTY", kind)}
+    change = ConsumerGroupTopicPartitions("g", [TopicPartition("t", 0, 1)])
+    admin = reach.admin()
+    admin.alter_consumer_group_offsets([change])["g"].result()
+    assert typed_groups(reach) == {"g": ("EMPTY", kind)}, "a reset changes no type"
+    server.kill()
+    server.start()
+    assert typed_groups(reach) == {"g": ("EMPTY", kind)}
+    described = admin.describe_consumer_groups(["g"])["g"].result()
+    assert (described.state.name, described.members) == ("EMPTY", [])
+
+
+def typed_groups(reach: Reach) -> dict[str, tuple[str, ConsumerGroupType]]:
+    admin = reach.admin()  # kept, as its answers end with it
+    found = admin.list_consumer_groups().result(PATIENCE_S)
+    assert found.errors == []
+    return {group.group_id: (group.state.name, group.type) for group in found.valid}
+
+
+def test_the_last_members_decide_the_type(reach: Reach) -> None:
+    reach.topic("t", partitions=2, messages=10)
+    kinds = {
+        "server": ConsumerGroupType.CONSUMER,
+        "range": ConsumerGroupType.CLASSIC,
+        "cooperative": ConsumerGroupType.CLASSIC,
+    }
+    for name in ("server", "range", "server", "cooperative"):
+        member = reach.consumer("g", **PROTOCOLS[name])
+        member.subscribe(["t"])
+        read([member], 10, commits=False)
+        member.close()
+        assert typed_groups(reach) == {"g": ("EMPTY", kinds[name])}
 
 
 def test_aiokafka_commits_and_resumes(reach: Reach) -> None:

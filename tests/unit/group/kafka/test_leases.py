@@ -1,5 +1,7 @@
 """Members of Kafka groups in the rows: who may commit, and who has lost."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.group.support import (
     ALICE,
@@ -63,6 +65,23 @@ async def test_a_member_commits_what_it_was_given() -> None:
     found = (await groups.kafka.positions(ALICE))[0]
     assert (found.next_offset, found.metadata) == (10, "note")
     assert await checkpoint(groups, ALICE, 0) == 9
+    await groups.close()
+
+
+async def test_the_last_member_decides_what_kind_of_group_it_was() -> None:
+    groups = await open_coordinator(FaultyRows())
+    kafka = groups.kafka
+    for member, server_assigns in (("m1", True), ("m2", False), ("m3", True)):
+        place = replace(seat(member), server_assigns=server_assigns)
+        assert await kafka.assign(ALICE, place, [0], lambda: True) == [0]
+        assert await kafka.commit(ALICE, place, position(10)) is CommitResult.STORED
+        assert await kafka.server_assigned(ALICE) is server_assigns
+        await kafka.release(ALICE, place.worker, [0])
+        assert await kafka.server_assigned(ALICE) is server_assigns
+    assert await kafka.commit_alone(ALICE, position(3)) is CommitResult.STORED
+    assert await kafka.server_assigned(ALICE), "a reset is no member"
+    assert await groups.lock_partitions(ALICE, W1, [0]) == [0]
+    assert not await kafka.server_assigned(ALICE), "a worker is none either"
     await groups.close()
 
 

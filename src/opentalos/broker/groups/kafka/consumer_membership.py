@@ -47,8 +47,6 @@ class KafkaConsumerService:
     ) -> ConsumerAnswer:
         """``shown``: the name by which the caller knows a topic, which expressions match."""
         name = self._groups.name_of(caller, group)
-        if caller.anonymous:
-            return ConsumerAnswer(refusal=Refusal.GROUP_AUTHORIZATION_FAILED)
         if heartbeat.epoch == JOINS and not heartbeat.who.member:
             fresh_id = self._groups.fresh_id(heartbeat.client_id)
             heartbeat = replace(heartbeat, who=heartbeat.who._replace(member=fresh_id))

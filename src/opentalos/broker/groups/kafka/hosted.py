@@ -28,6 +28,8 @@ from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.identity import Principal
 
 _LOG = logging.getLogger("opentalos.group")
+CLASSIC_TYPE = "classic"
+CONSUMER_TYPE = "consumer"
 O = TypeVar("O", JoinOutcome, SyncOutcome)  # noqa: E741
 
 
@@ -124,6 +126,11 @@ class HostedMembers(ABC, Generic[M]):
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
+    @property
+    @abstractmethod
+    def type(self) -> str:
+        """Which protocol decides who is a member."""
+
     @abstractmethod
     def settle(self) -> None:
         """Act on what the state machine decided."""
@@ -134,6 +141,7 @@ class HostedMembers(ABC, Generic[M]):
             worker=worker_of(member),
             address=self.holders[member].address,
             may_take=self._may_take,
+            server_assigns=self.type == CONSUMER_TYPE,
         )
 
     def forget(self) -> None:
@@ -343,7 +351,7 @@ class HostedGroup(HostedMembers[ClassicGroup]):
     @property
     def type(self) -> str:
         """Which protocol decides who is a member."""
-        return "classic"
+        return CLASSIC_TYPE
 
 
 async def released(leases: KafkaLeases, member: str, held: Mapping[GroupUser, set[int]]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from opentalos.broker.groups.group_names import user_of
 from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, write_assignment
 from opentalos.broker.groups.kafka.hosted import (
+    CONSUMER_TYPE,
     GroupName,
     Holder,
     HostedMembers,
@@ -66,7 +67,7 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
     @property
     def type(self) -> str:
         """Which protocol decides who is a member."""
-        return "consumer"
+        return CONSUMER_TYPE
 
     @property
     def protocol_type(self) -> str:

@@ -9,6 +9,7 @@ from opentalos.broker.groups.consumers import ConsumerService
 from opentalos.broker.groups.group_names import visible_groups
 from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER
 from opentalos.broker.groups.kafka.groups import KafkaGroups
+from opentalos.broker.groups.kafka.hosted import CLASSIC_TYPE, CONSUMER_TYPE
 from opentalos.broker.groups.kafka.scope import (
     TOPICS_AT_ONCE,
     check_coordinator,
@@ -26,7 +27,6 @@ from opentalos.model.errors import (
 )
 from opentalos.model.identity import Principal
 
-CLASSIC = "classic"
 WORKERS = "talos"  # shown as the assignor of groups of our workers
 
 
@@ -37,6 +37,12 @@ class ListedGroup(NamedTuple):
     protocol_type: str
     state: GroupState
     type: str
+
+    @property
+    def weight(self) -> int:
+        """Of groups of one name on several topics the heaviest is shown: one with members, else
+        one that had members of the newer protocol."""
+        return 2 * (self.state is not GroupState.EMPTY) + (self.type == CONSUMER_TYPE)
 
 
 class ShownWorker(NamedTuple):
@@ -78,20 +84,25 @@ class KafkaGroupListing:
         for start in range(0, len(topics), TOPICS_AT_ONCE):
             some = topics[start : start + TOPICS_AT_ONCE]
             for listed in await asyncio.gather(*(self._of_topic(caller, t) for t in some)):
-                for name, working in listed.items():
-                    state = GroupState.STABLE if working else GroupState.EMPTY
+                for name, group in listed.items():
                     known = found.get(name)
-                    if known is None or (known.state is GroupState.EMPTY and working):
-                        found[name] = ListedGroup(name, CONSUMER, state, CLASSIC)
+                    if known is None or known.weight < group.weight:
+                        found[name] = group
         return [found[name] for name in sorted(found)]
 
-    async def _of_topic(self, caller: Principal, topic: Topic) -> Mapping[str, bool]:
-        """Groups of a topic that are coordinated here, and whether workers are alive in them."""
+    async def _of_topic(self, caller: Principal, topic: Topic) -> Mapping[str, ListedGroup]:
+        """Groups of a topic that are coordinated here."""
         visible = visible_groups(caller, topic, await self._rows.groups(topic.uuid))
-        found: dict[str, bool] = {}
+        found: dict[str, ListedGroup] = {}
         for shown, user in visible.items():
-            if self._is_here(user):
-                found[shown] = bool(await self._leases.workers(user, topic.consumer_partitions))
+            if not self._is_here(user):
+                continue
+            state, kind = GroupState.EMPTY, CLASSIC_TYPE
+            if await self._leases.workers(user, topic.consumer_partitions):
+                state = GroupState.STABLE
+            elif await self._leases.server_assigned(user):
+                kind = CONSUMER_TYPE
+            found[shown] = ListedGroup(shown, CONSUMER, state, kind)
         return found
 
     def _is_here(self, user: GroupUser) -> bool:
@@ -123,6 +134,18 @@ class KafkaGroupListing:
             return None
         state = GroupState.STABLE if workers else GroupState.EMPTY
         return WorkersGroup(state, list(workers.values()))
+
+    async def was_server_assigned(self, caller: Principal, group: str) -> bool:
+        """Whether a group without members had members of the newer protocol last.
+
+        Raises: NotOwner, PartitionNotServing, InvalidName.
+        """
+        check_coordinator(self._context, group)
+        for topic in readable_topics(self._context, caller):
+            user = manager_if_allowed(caller, topic, group)
+            if user is not None and await self._leases.server_assigned(user):
+                return True
+        return False
 
     async def delete(self, caller: Principal, group: str) -> None:
         """Delete a group on every topic of it that the caller may read.

@@ -33,8 +33,6 @@ class KafkaMembershipService:
     async def join(self, caller: Principal, group: str, request: JoinRequest) -> JoinOutcome:
         """Returns once the generation begins. Raises: TooManyConsumers: too many groups."""
         name = self._groups.name_of(caller, group)
-        if caller.anonymous:
-            return JoinOutcome(refusal=Refusal.GROUP_AUTHORIZATION_FAILED)
         if await self._has_workers(caller, name, request):
             return JoinOutcome(
                 refusal=Refusal.INCONSISTENT_GROUP_PROTOCOL, member=request.who.member

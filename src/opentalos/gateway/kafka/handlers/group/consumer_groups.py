@@ -9,6 +9,7 @@ from typing import Final
 from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup
 from opentalos.broker.groups.kafka.requests import (
     ConsumerHeartbeat,
+    GroupState,
     MemberId,
     Parts,
     TopicPart,
@@ -101,14 +102,17 @@ def _by_topic(parts: Iterable[TopicPart]) -> Iterable[tuple[str, list[int]]]:
 async def describe(services: Services, call: KafkaCall) -> described.ConsumerGroupDescribeResponse:
     """Members of groups, what they read, and what they will read."""
     request: ConsumerGroupDescribeRequest = call.request
-    groups = [_described(services, call, group) for group in request.group_ids]
+    groups = [await _described(services, call, group) for group in request.group_ids]
     return described.ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _described(services: Services, call: KafkaCall, group: str) -> described.DescribedGroup:
-    groups = services.broker.kafka_groups.groups
+async def _described(services: Services, call: KafkaCall, group: str) -> described.DescribedGroup:
+    kafka_groups = services.broker.kafka_groups
+    groups = kafka_groups.groups
     try:
         hosted = groups.find(groups.name_of(call.caller, group))
+        if hosted is None and await kafka_groups.listing.was_server_assigned(call.caller, group):
+            return described.DescribedGroup(group_id=group, group_state=GroupState.EMPTY.value)
     except TalosError as error:
         return described.DescribedGroup(group_id=group, error_code=group_code(error))
     if not isinstance(hosted, HostedConsumerGroup):
