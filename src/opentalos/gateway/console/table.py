@@ -5,6 +5,8 @@ from urllib.parse import unquote
 
 from opentalos.gateway.console.page import Page, Who
 from opentalos.gateway.console.pages import overview, series
+from opentalos.gateway.console.pages.group import detail as group_detail
+from opentalos.gateway.console.pages.group import groups
 from opentalos.gateway.console.pages.topic import detail, messages, produce, tail, topics
 
 # In the order of the menu.
@@ -15,6 +17,8 @@ PAGES: Sequence[Page] = (
     *messages.PAGES,
     *tail.PAGES,
     *produce.PAGES,
+    *groups.PAGES,
+    *group_detail.PAGES,
     *series.PAGES,
 )
 PATH_PARTS_MAX = 8

@@ -1,0 +1,1 @@
+"""Pages of consumer groups: list, progress, reset."""

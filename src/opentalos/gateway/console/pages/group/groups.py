@@ -1,0 +1,135 @@
+"""The list of consumer groups: state, workers, and how their lag develops."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from opentalos.gateway.console.calls import RestError
+from opentalos.gateway.console.page import Page, View, Visit
+from opentalos.gateway.console.pages import series
+from opentalos.gateway.console.paging import matching, part
+
+ROWS: Final = 20  # each one costs a call for its state
+ROWS_MAX: Final = 100
+REFRESH_S: Final = 10
+ORDERS: Final = ("lag", "group", "topic")
+# What REST calls the state of a group: (text, kind of state).
+STATES: Final[Mapping[str, tuple[str, str]]] = {
+    "caught_up": ("caught up", "good"),
+    "moving": ("moving", "good"),
+    "partly_stuck": ("partly stuck", "warn"),
+    "stuck": ("stuck", "bad"),
+    "unknown": ("unknown", "warn"),
+}
+_NOT_LISTED: Final = (403, 404)
+
+
+async def show(visit: Visit) -> View:
+    """Groups that the caller may know of; of one topic with ``?topic=``."""
+    topic = visit.query.text("topic")
+    (rows, more), lags = await asyncio.gather(
+        _of_topic(visit, topic) if topic else _of_all(visit),
+        series.read(visit, "lag", by="group", limit=series.LIMIT_MAX, step_s=60),
+    )
+    found = list(matching(rows, visit.query.text("filter"), "group", "topic", "owner"))
+    order = visit.query.choice("order", ORDERS)
+    if order == "lag":
+        found.sort(key=lambda row: row["lag"], reverse=True)
+    else:
+        found.sort(key=lambda row: (row[order], row["group"]))
+    shown = part(visit.query, found, ROWS)
+    shown = shown._replace(rows=shown.rows[:ROWS_MAX])
+    states = await asyncio.gather(
+        *(explained(visit, _path(row), row["group"]) for row in shown.rows)
+    )
+    return View(
+        template="group/groups.html",
+        title="Consumer groups",
+        data={
+            "part": shown,
+            "order": order,
+            "topic": topic,
+            "more": more,
+            "rows": [
+                row | {"explained": state, "values": _values(lags, row, visit)}
+                for row, state in zip(shown.rows, states, strict=True)
+            ],
+            "states": STATES,
+            "totals": {
+                "groups": len(rows),
+                "lag": sum(row["lag"] for row in rows),
+                "behind": sum(1 for row in rows if row["lag"]),
+            },
+            "charts": True,
+            "span": visit.query.choice("span", tuple(series.SPANS), "1h"),
+            "spans": tuple(series.SPANS),
+            "charted": [("Lag by group, messages", _source(visit, topic), "")],
+        },
+        cli=(f"talos group list {topic or 'TOPIC'}",),
+        refresh_s=REFRESH_S,
+    )
+
+
+async def explained(visit: Visit, topic: str, group: str) -> Mapping[str, Any] | None:
+    """Why a group does not move, as REST explains it; None: it cannot say so now."""
+    try:
+        found: Mapping[str, Any] = await visit.rest.get("topics", topic, "groups", group, "explain")
+    except RestError as error:
+        if error.status == 401:  # the login is over
+            raise
+        return None
+    return found
+
+
+async def _of_all(visit: Visit) -> tuple[Sequence[dict[str, Any]], int]:
+    """Groups of the topics that the status has, and how many topics it leaves out."""
+    status = await visit.rest.maybe("status")
+    if status is None:
+        return (), 0
+    rows = [
+        {"owner": topic["owner"], "topic": topic["name"], "group": group, "lag": lag}
+        for topic in status["topics"]
+        for group, lag in (topic["lags"] or {}).items()
+    ]
+    return rows, status["more"]
+
+
+async def _of_topic(visit: Visit, name: str) -> tuple[Sequence[dict[str, Any]], int]:
+    try:
+        topic, found = await asyncio.gather(
+            visit.rest.get("topics", name), visit.rest.get("topics", name, "groups")
+        )
+    except RestError as error:
+        if error.status in _NOT_LISTED:  # alike: unknown, and another tenant's
+            visit.rest.failures.append(error)
+            return (), 0
+        raise
+    named = {"owner": topic["owner"], "topic": topic["name"]}
+    return [named | row for row in found["groups"]], 0
+
+
+def _path(row: Mapping[str, Any]) -> str:
+    return f"{row['owner']}/{row['topic']}"
+
+
+def _values(lags: series.Series, row: Mapping[str, Any], visit: Visit) -> Sequence[float | None]:
+    """Lag over time; REST names the group of the caller's own tenant without the tenant."""
+    group, topic = row["group"], _path(row)
+    mine = row["owner"] if visit.who.administers else visit.who.owner
+    names = {group, group if "/" in group else f"{mine}/{group}"}
+    return next(
+        (
+            line.values
+            for line in lags.lines
+            if line.labels.get("topic") == topic and line.labels.get("group") in names
+        ),
+        (),
+    )
+
+
+def _source(visit: Visit, topic: str) -> str:
+    span = visit.query.choice("span", tuple(series.SPANS), "1h")
+    return series.source("lag", by="group", topic=topic or None, span=span)
+
+
+PAGES = (Page(path="groups", show=show, menu="Groups"),)
