@@ -89,6 +89,7 @@ def test_the_status_shows_servers_partitions_counters_and_moves() -> None:
             assert (status.servers[0].virtual_nodes, len(status.servers[0].sectors)) == (32, 32)
             assert status.recent
             assert all(move.planned for move in status.recent)
+            assert all(move.ended_ms >= move.at_ms > 0 for move in status.recent)
             assert status.moving == []
 
     in_control(scenario)

@@ -38,6 +38,7 @@ class Move:
     target: str
     planned: bool
     at_ms: int = 0  # when it was published; 0: not known here
+    ended_ms: int = 0  # when the former server had released it; 0: not yet, or not known
 
 
 class Basis(NamedTuple):
@@ -195,6 +196,7 @@ class Publication:
     ) -> None:
         await self._put(self._state.assignments, assignment_path(uuid), before, after)
         if before is not None:
+            self._note_ended(uuid, before, after)
             self._note_moves(uuid, before, after)
 
     async def _remove(self, uuid: str, record: AssignmentRecord) -> None:
@@ -217,6 +219,15 @@ class Publication:
     def _check_may_write(self) -> None:
         if not self._may_write():
             raise StoreUnavailable("this server is not the controller any more")
+
+    def _note_ended(self, uuid: str, before: AssignmentRecord, after: AssignmentRecord) -> None:
+        """Planned moves of a topic that are over: what another controller began is not in here."""
+        ended = {int(number) for number in before.moved_from if number not in after.moved_from}
+        if not ended:
+            return
+        for place, move in enumerate(self.recent):
+            if move.topic_uuid == uuid and move.partition in ended and not move.ended_ms:
+                self.recent[place] = replace(move, ended_ms=self._clock.wall_ms())
 
     def _note_moves(self, uuid: str, before: AssignmentRecord, after: AssignmentRecord) -> None:
         for partition, (source, target) in enumerate(

@@ -32,7 +32,8 @@ SERVERS_MAX = 1_000
 
 _MOVE = fields(
     topic_uuid=text(), partition=integer(), source=text(), target=text(), planned=boolean(),
-    at_ms=integer(),
+    at_ms=integer(about="When it was published; 0: not known here."),
+    ended_ms=integer(about="When the former server had released it; 0: not yet, or not known."),
 )  # fmt: skip
 _SERVER = fields(
     name=text(),
