@@ -5,6 +5,7 @@ from urllib.parse import unquote
 
 from opentalos.gateway.console.page import Page, Who
 from opentalos.gateway.console.pages import overview, series
+from opentalos.gateway.console.pages.cluster import servers
 from opentalos.gateway.console.pages.group import detail as group_detail
 from opentalos.gateway.console.pages.group import groups
 from opentalos.gateway.console.pages.topic import detail, messages, produce, tail, topics
@@ -19,6 +20,7 @@ PAGES: Sequence[Page] = (
     *produce.PAGES,
     *groups.PAGES,
     *group_detail.PAGES,
+    *servers.PAGES,
     *series.PAGES,
 )
 PATH_PARTS_MAX = 8

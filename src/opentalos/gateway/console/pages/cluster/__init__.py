@@ -1,0 +1,1 @@
+"""Pages of the cluster: servers, the hash ring, weights."""
