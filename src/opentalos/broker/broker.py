@@ -57,6 +57,7 @@ from opentalos.broker.peer_rpc.calls import (
 )
 from opentalos.broker.peer_rpc.dispatch import PeerDispatch
 from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
+from opentalos.broker.quota.invoices import InvoiceService
 from opentalos.broker.quota.metering import Metering
 from opentalos.broker.quota.partition_quotas import PartitionQuotaService
 from opentalos.broker.quota.quotas import QuotaService
@@ -182,6 +183,7 @@ class Broker:
         self.quotas = QuotaService(context, quotas)
         self.partition_quotas = PartitionQuotaService(context, quotas, catalogs.projections)
         self.usage = UsageService(context)
+        self.invoices = InvoiceService(context.config.invoices)
         self.audit = AuditService(context)
         self.overview = OverviewService(context, reader, self.metrics)
         self.observing = Observing(context, groups, cluster)

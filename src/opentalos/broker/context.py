@@ -37,6 +37,7 @@ from opentalos.model.settings.kafka import KafkaGroupLimits
 from opentalos.model.settings.security import AuditSettings, AuthLimits
 from opentalos.model.settings.tables import SdsLimits
 from opentalos.ports.clock import Clock
+from opentalos.ports.invoices import PublishedInvoices
 from opentalos.ports.offload import Offload
 from opentalos.ports.peers import Peers
 
@@ -79,6 +80,7 @@ class BrokerConfig:
     series_bytes_max: int = 8 << 20  # memory for series; 0: there are none
     minute_ms: int = MINUTE_MS  # of metering; simulations have shorter minutes
     native_commits: bool = False  # of the file store; only shown
+    invoices: PublishedInvoices | None = None  # None: this server shows none
     offload: Offload | None = None  # None: such work runs on the loop, as in a simulation
 
 

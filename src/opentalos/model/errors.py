@@ -120,6 +120,10 @@ class QuotaNotExist(RequestError):
     """Not done: no quota or quota request with this name."""
 
 
+class InvoiceNotExist(RequestError):
+    """Not done: no such invoice, or the caller may not see it; both look the same."""
+
+
 class QuotaAutoApproveFailed(RequestError):
     """Not done: the request is too large to be granted without manual approval."""
 

@@ -34,6 +34,7 @@ from opentalos.model.limits import (
     ZookeeperLimits,
 )
 from opentalos.model.names import check_name
+from opentalos.model.settings.billing import BillingSettings
 from opentalos.model.settings.console import ConsoleSettings
 from opentalos.model.settings.kafka import KafkaGroupLimits, KafkaSettings
 from opentalos.model.settings.security import (
@@ -155,6 +156,7 @@ class Config:
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
     measuring: MeasuringSettings = field(default_factory=MeasuringSettings)
+    billing: BillingSettings = field(default_factory=BillingSettings)
     metering: MeteringSettings = field(default_factory=MeteringSettings)
     auth: AuthLimits = field(default_factory=AuthLimits)
     audit: AuditSettings = field(default_factory=AuditSettings)

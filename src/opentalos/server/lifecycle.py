@@ -19,6 +19,7 @@ from typing import Any
 
 from opentalos.adapters.data_key import AesGcmDataKey
 from opentalos.adapters.encryption_keys import read_encryption_keys
+from opentalos.adapters.local.invoice_folder import InvoiceDocuments
 from opentalos.adapters.port_check import check_port
 from opentalos.adapters.secret_box import AesGcmSecretBox
 from opentalos.adapters.system_clock import SystemClock
@@ -30,7 +31,9 @@ from opentalos.gateway.sds_http.starting import starting_routes
 from opentalos.model.address import TLS_SCHEME, split_address
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.limits import LogLimits, SystemTopicSettings
+from opentalos.model.settings.billing import BillingSettings
 from opentalos.model.settings.security import EncryptionSettings
+from opentalos.ports.invoices import PublishedInvoices
 from opentalos.server.cluster_join import Member, become_member
 from opentalos.server.config import Config, changed_keys, parse_address
 from opentalos.server.data_directory import DataDirectory
@@ -314,8 +317,13 @@ def _broker_config(
         series_step_ms=int(config.measuring.step_s * 1_000),
         series_bytes_max=config.measuring.series_bytes_max,
         native_commits=stores.native_commits,
+        invoices=_invoices(config.billing),
         offload=stores.offload,
     )
+
+
+def _invoices(settings: BillingSettings) -> PublishedInvoices | None:
+    return InvoiceDocuments(Path(settings.invoices)) if settings.invoices else None
 
 
 def encryption_plan(settings: EncryptionSettings) -> EncryptionPlan | None:

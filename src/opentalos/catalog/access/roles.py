@@ -30,6 +30,7 @@ ACTIONS: Final[Mapping[str, frozenset[Role]]] = {
     "list principals": _LOOK_OR_BILL,
     "list user quotas": _LOOK_OR_BILL,
     "list quotas": _LOOK_OR_BILL,
+    "see invoices": _LOOK_OR_BILL,  # of every tenant; each sees its own
     "list quota projections": _LOOK_OR_BILL,
     "drain a server": _OPERATE,
     "end the drain of a server": _OPERATE,

@@ -20,6 +20,7 @@ from opentalos.gateway.rest.table import tables
 from opentalos.gateway.rest.tenant import (
     audit,
     encryption,
+    invoices,
     principals,
     quota_projections,
     quotas,
@@ -67,6 +68,7 @@ TABLE = RouteTable(
         *quotas.ROUTES,
         *quota_projections.ROUTES,
         *usage.ROUTES,
+        *invoices.ROUTES,
         *series.ROUTES,
         *audit.ROUTES,
         *encryption.ROUTES,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from opentalos.adapters.local.invoice_folder import SUMMARY, document_name
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.model.errors import ConfigError, TalosError
 from opentalos.pipelines.billing.closing import edges_of, unfinished, unreported, watermarks
@@ -28,6 +29,7 @@ from opentalos.pipelines.billing.egress import (
     with_resource,
 )
 from opentalos.pipelines.billing.invoices.daily_chart import daily_chart
+from opentalos.pipelines.billing.invoices.document import document, summary
 from opentalos.pipelines.billing.invoices.files import Files, InvoiceFolder, page_name
 from opentalos.pipelines.billing.invoices.invoice import Others, invoices
 from opentalos.pipelines.billing.invoices.page import render
@@ -252,12 +254,11 @@ def invoice_files(bill: Bill, revision: int) -> Files:
     lines, topics = bill.lines.to_pylist(), bill.topics.to_pylist()
     others = Others(bill.reads.to_pylist(), bill.kept.to_pylist())
     days = days_by_tenant(bill.days, bill.month)
-    files = {
-        page_name(invoice.tenant): render(
-            invoice, daily_chart(bill.month, days.get(invoice.tenant, ()))
-        ).encode()
-        for invoice in invoices(bill.assigned, lines, topics, bill.month, revision, others)
-    }
+    files = {}
+    for invoice in invoices(bill.assigned, lines, topics, bill.month, revision, others):
+        used = days.get(invoice.tenant, ())
+        files[page_name(invoice.tenant)] = render(invoice, daily_chart(bill.month, used)).encode()
+        files[document_name(invoice.tenant)] = document(invoice, used)
     files[LINES] = to_parquet(bill.lines)
     files[TOPICS] = to_parquet(bill.topics)
     files[DAYS] = to_parquet(bill.days)
@@ -265,7 +266,9 @@ def invoice_files(bill: Bill, revision: int) -> Files:
         files[READS] = to_parquet(bill.reads)
     if others.kept:
         files[KEPT] = to_parquet(bill.kept)
-    files[TOTALS] = to_parquet(totals(bill.assigned, lines, topics, bill.month, revision))
+    by_tenant = totals(bill.assigned, lines, topics, bill.month, revision)
+    files[TOTALS] = to_parquet(by_tenant)
+    files[SUMMARY] = summary(by_tenant.to_pylist(), revision)
     files[PROBLEMS] = "".join(f"{problem}\n" for problem in bill.problems).encode()
     return files
 

@@ -88,6 +88,7 @@ STATUS: dict[type[TalosError], int] = {
     errors.UnexpectedOffset: 409,
     errors.QuotaExceeded: 403,
     errors.QuotaNotExist: 404,
+    errors.InvoiceNotExist: 404,
     errors.QuotaAutoApproveFailed: 403,
     errors.LeaseNotHeld: 409,
     errors.ConsumerGroupNotExist: 404,

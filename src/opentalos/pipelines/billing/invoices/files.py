@@ -18,31 +18,25 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
+from opentalos.adapters.local.invoice_folder import CURRENT, FOLDER, LEDGER, file_stem
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.billing.invoices.tables import same_bill
 from opentalos.pipelines.lake.durable_files import sync_folder, write_json
 from opentalos.pipelines.lake.folder_writers import fence, writing
 from opentalos.pipelines.lake.periods.month import Month
 
-_CURRENT: Final = "current"
-_LEDGER: Final = "ledger.json"
 _VERSIONS: Final = ".versions"
 _NEW: Final = ".new"
 _DIGEST_CHARACTERS: Final = 24
 _QUERY: Final = "billing"  # whose runs replace each other
-_NAME_MAX: Final = 200  # characters of a file's name before its suffix
 
 Files = Mapping[str, bytes]  # path in the version -> content
 
 
 def page_name(tenant: str) -> str:
     """The path of a tenant's page within a version."""
-    name = quote(tenant, safe="")
-    if len(name) > _NAME_MAX:
-        name = name[:_NAME_MAX] + hashlib.sha256(tenant.encode()).hexdigest()[:_DIGEST_CHARACTERS]
-    return f"pages/{name}.html"
+    return f"pages/{file_stem(tenant)}.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,7 @@ class Ledger:
 
 def invoices_folder(home: Path) -> Path:
     """The folder of all months."""
-    return home / "invoices"
+    return home / FOLDER
 
 
 class InvoiceFolder:
@@ -75,13 +69,13 @@ class InvoiceFolder:
     def current(self) -> Path | None:
         """The current version: a folder that never changes."""
         try:
-            return self.folder / os.readlink(self.folder / _CURRENT)
+            return self.folder / os.readlink(self.folder / CURRENT)
         except FileNotFoundError:
             return None
 
     def ledger(self) -> Ledger:
         """The stored state. Raises: ConfigError: the file is damaged."""
-        path = self.folder / _LEDGER
+        path = self.folder / LEDGER
         try:
             found = json.loads(path.read_text())
             return Ledger(bool(found["closed"]), tuple(map(str, found["closings"])))
@@ -157,7 +151,7 @@ class InvoiceFolder:
         sync_folder(self._versions)
 
     def _point_at(self, name: str) -> None:
-        link = self.folder / _CURRENT
+        link = self.folder / CURRENT
         if self.current == self._versions / name:
             return
         fresh = self.folder / f"{_NEW}-link"
@@ -167,7 +161,7 @@ class InvoiceFolder:
         sync_folder(self.folder)
 
     def _write_ledger(self, ledger: Ledger) -> None:
-        write_json(self.folder / _LEDGER, asdict(ledger))
+        write_json(self.folder / LEDGER, asdict(ledger))
 
     def _sweep(self, wanted: set[str]) -> None:
         for version in self._versions.iterdir():
