@@ -2,13 +2,24 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
+import pytest
 from tests.e2e.cli.conftest import Commands
 from tests.server_process import ServerProcess
 
-WAIT_S = 30.0
+WAIT_S = 90.0
 
 
+def rows_of(talos: Commands, *command: object) -> list[dict[str, Any]]:
+    return talos(*command, "--every", "1", "--format", "json").rows
+
+
+def amount(rows: list[dict[str, Any]]) -> int:
+    return sum(row["messages_in"] or 0 for row in rows)
+
+
+@pytest.mark.timeout(180)
 def test_series_and_explanations(tmp_path: Path) -> None:
     data, home = tmp_path / "data", tmp_path / "home"
     data.mkdir()
@@ -20,12 +31,11 @@ def test_series_and_explanations(tmp_path: Path) -> None:
         talos("produce", "orders", "--partition", 1, stdin="0\n1\n2\n")
         command = ("series", "messages_in", "--topic", "orders", "--by", "partition")
         deadline = time.monotonic() + WAIT_S
-        while not (rows := talos(*command, "--every", "1", "--format", "json").rows):
-            assert time.monotonic() < deadline
+        while amount(rows := rows_of(talos, *command)) != 3:
+            assert time.monotonic() < deadline, rows
             time.sleep(0.2)
-        assert sum(row["messages_in"] or 0 for row in rows) == 3
         assert {row["partition"] for row in rows} == {"1"}
-        shown = talos(*command)
+        shown = talos(*command, "--every", "1")
         assert "largest 3" in shown.out
         assert "█" in shown.out
         assert "measured since" in shown.err

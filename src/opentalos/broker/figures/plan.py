@@ -41,11 +41,14 @@ class Plan(NamedTuple):
         return range(self.from_ms, self.to_ms, self.step_ms)
 
 
-def plan(times: Times, levels: Sequence[Level], sample_ms: int, now_ms: int) -> Plan:
+def plan(
+    times: Times, levels: Sequence[Level], sample_ms: int, now_ms: int, since_ms: int = 0
+) -> Plan:
     """The coarsest level that has the wanted step and goes back far enough; else the last level,
     which does not know what is older.
 
-    Without an end, only whole steps are part of it. Raises: BadRequest: the range is empty, or has
+    Without an end, only whole steps are part of it, unless measuring began within the one that
+    runs (``since_ms``). Raises: BadRequest: the range is empty, or has
     too many steps.
     """
     to_ms = times.to_ms or now_ms
@@ -60,7 +63,9 @@ def plan(times: Times, levels: Sequence[Level], sample_ms: int, now_ms: int) -> 
     step = max(1, -(-wanted_ms // length_ms))
     step_ms = step * length_ms
     first_ms = from_ms - from_ms % step_ms
-    end_ms = -(-to_ms // step_ms) * step_ms if times.to_ms else to_ms - to_ms % step_ms
+    end_ms = to_ms - to_ms % step_ms
+    if end_ms < to_ms and (times.to_ms or end_ms <= since_ms):
+        end_ms += step_ms
     count = max(1, (end_ms - first_ms) // step_ms)
     if count > POINTS_MAX:
         raise BadRequest(

@@ -203,8 +203,10 @@ class SeriesService:
     ) -> SeriesFound:
         levels = PARTITION_LEVELS if by is By.PARTITION else LEVELS
         now_ms = self._context.clock.wall_ms()
-        until_ms = self.rollup.until_ms if self.rollup else 0
-        times = plan(request.times, levels, self.step_ms, until_ms or now_ms)
+        since_ms, until_ms = (0, 0)
+        if self.rollup is not None:
+            since_ms, until_ms = self.rollup.since_ms, self.rollup.until_ms
+        times = plan(request.times, levels, self.step_ms, until_ms or now_ms, since_ms)
         _check_values(times, request.limit)
         kept_ms = span_ms(levels, self.step_ms)
         if times.from_ms + times.step_ms < now_ms - kept_ms:

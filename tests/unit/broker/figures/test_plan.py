@@ -57,6 +57,8 @@ def test_without_an_end_the_step_that_runs_is_left_out() -> None:
     found = plan(Times(step_ms=60_000), LEVELS, SAMPLE_MS, NOW_MS + 30_000)
     assert found.to_ms <= NOW_MS + 30_000
     assert NOW_MS + 30_000 - found.to_ms < 60_000
+    young = plan(Times(step_ms=60_000), LEVELS, SAMPLE_MS, NOW_MS + 30_000, NOW_MS + 20_000)
+    assert young.to_ms >= NOW_MS + 30_000
     whole = plan(
         Times(from_ms=NOW_MS - 60_000, to_ms=NOW_MS + 30_000, step_ms=60_000),
         LEVELS, SAMPLE_MS, NOW_MS + 30_000,
