@@ -62,14 +62,20 @@ class RestCalls:
         """The document at a path, whose parts are not encoded. Raises: RestError."""
         return await self.call("GET", path, query=query)
 
-    async def maybe(self, *path: str, query: Query | None = None) -> Any:
-        """As ``get``; None if it cannot be read, which the page then says."""
+    async def maybe(
+        self, *path: str, query: Query | None = None, absent: Sequence[int] = ()
+    ) -> Any:
+        """As ``get``; None if it cannot be read, which the page then says.
+
+        Args: absent: statuses that mean that there is nothing for this caller: nothing is said.
+        """
         try:
             return await self.get(*path, query=query)
         except RestError as error:
             if error.status == 401:  # the login is over: no part of the page can be shown
                 raise
-            self.failures.append(error)
+            if error.status not in absent:
+                self.failures.append(error)
             return None
 
     async def post(self, *path: str, document: Any = None) -> Any:

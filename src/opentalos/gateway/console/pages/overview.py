@@ -10,14 +10,16 @@ TOP: Final = 12  # busiest topics, and groups with the largest lag
 SPARKS: Final = 100  # topics whose rate over time is read
 RECENT_S: Final = 900
 REFRESH_S: Final = 5
+_STATES: Final = {"critical": "bad"}
 LAG_WARNS: Final = 10_000  # messages that a group may lag before the overview names it
 
 
 async def show(visit: Visit) -> View:
     """Servers, throughput, alarms, the busiest topics."""
     looks = visit.who.looks
-    status, cluster, rate, slowest, failed = await asyncio.gather(
+    status, health, cluster, rate, slowest, failed = await asyncio.gather(
         visit.rest.maybe("status"),
+        visit.rest.maybe("health", absent=(403, 404)) if looks else _nothing(),
         visit.rest.maybe("cluster") if looks else _nothing(),
         series.read(visit, "messages_in", span_s=RECENT_S, by="topic", limit=SPARKS),
         series.read(visit, "put_p99", span_s=RECENT_S) if looks else _no_series(),
@@ -40,7 +42,7 @@ async def show(visit: Visit) -> View:
             "known": len(topics) + (status["more"] if status else 0),
             "totals": _totals(topics),
             "lags": [row for row in lags if row["lag"]][:TOP],
-            "alarms": _alarms(cluster, lags),
+            "alarms": _alarms(health, cluster, lags),
             "cluster": cluster,
             "readable": status is not None,
             "rate": rate,
@@ -78,9 +80,14 @@ def _totals(topics: list[dict[str, Any]]) -> dict[str, float]:
     return {name: sum(topic[name] or 0 for topic in topics) for name in names}
 
 
-def _alarms(cluster: dict[str, Any] | None, lags: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def _alarms(
+    health: dict[str, Any] | None, cluster: dict[str, Any] | None, lags: list[dict[str, Any]]
+) -> list[tuple[str, str]]:
     """What needs attention: (state, text), the worst first."""
-    found: list[tuple[str, str]] = []
+    found = [
+        (_STATES.get(alarm["severity"], "warn"), f"{alarm['server']}: {alarm['text']}")
+        for alarm in (health["alarms"] if health else ())
+    ]
     if cluster is not None:
         silent = [server["name"] for server in cluster["servers"] if not server["answers"]]
         if silent:
@@ -94,7 +101,7 @@ def _alarms(cluster: dict[str, Any] | None, lags: list[dict[str, Any]]) -> list[
         for row in lags[:TOP]
         if row["lag"] >= LAG_WARNS
     ]
-    return found
+    return sorted(found, key=lambda alarm: alarm[0])  # bad precedes warn
 
 
 async def _nothing() -> None:
