@@ -20,6 +20,7 @@ from opentalos.sdk import Client, ClientConfig, Message, TalosConsumer, TalosPro
 
 ORGANISATIONS = {"alice": "CL1", "bob": "CL2"}
 PAUSE_S = 0.05
+POLL_S = 0.5
 BATCH = 20
 CONFIG = '[console]\nenabled = true\nmasked_fields = "card"\n'
 
@@ -83,12 +84,11 @@ def consume(served: Served, ended: threading.Event) -> None:
     """The group billing reads orders; the group archive has read some payments once."""
     with Client(served.client("alice")) as client:
         with TalosConsumer(client, "payments", "archive") as archive:
-            for _ in zip(range(5), archive, strict=False):
+            while not ended.is_set() and not archive.poll(POLL_S):
                 pass
         with TalosConsumer(client, "orders", "billing") as billing:
-            for _ in billing:
-                if ended.is_set():
-                    break
+            while not ended.is_set():
+                billing.poll(POLL_S)
 
 
 @pytest.fixture(scope="session")

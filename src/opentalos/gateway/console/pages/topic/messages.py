@@ -15,6 +15,7 @@ ROWS: Final = 50
 ROWS_MAX: Final = 500
 SEARCHED_MAX: Final = 1_000  # messages of a partition that one page searches
 PARTITIONS_MAX: Final = 32  # that a page reads together
+READS_MAX: Final = 128  # of a page
 BYTES_MAX: Final = 1 << 20  # of data that a page reads
 CELL_BYTES_MAX: Final = 2 << 10  # of a message in the list
 WHOLE_BYTES_MAX: Final = 256 << 10  # of a message on a page of its own
@@ -176,16 +177,40 @@ async def _read(visit: Visit, entry: Mapping[str, Any], wanted: Wanted, partitio
         query["offset"] = max(wanted.offset, entry["start"])
     elif wanted.start == "time" and wanted.time_ms is not None:
         query["time_ms"] = wanted.time_ms
-    path = ("topics", visit.places["topic"], "partitions", str(partition), "messages")
     try:
-        found = await visit.rest.get(*path, query=query)
+        messages = await read_messages(
+            visit, partition, query, reads=READS_MAX // min(max(partitions, 1), PARTITIONS_MAX)
+        )
     except RestError as error:
         if error.status in (401, 403):
             raise
         return Read(partition, (), 0, error.detail)
-    messages: list[Mapping[str, Any]] = found["messages"]
     matching = [message for message in messages if _contains(message, wanted.find)]
     return Read(partition, matching, len(messages))
+
+
+async def read_messages(
+    visit: Visit, partition: int, query: Mapping[str, str | int], reads: int
+) -> list[Mapping[str, Any]]:
+    """Messages of a partition, by so many reads at most: one may end at the end of a block.
+
+    Args: query: as REST has it, with ``messages_max`` and ``bytes_max``.
+    """
+    path = ("topics", visit.places["topic"], "partitions", str(partition), "messages")
+    wanted, left_bytes = int(query["messages_max"]), int(query["bytes_max"])
+    messages: list[Mapping[str, Any]] = []
+    for _ in range(max(1, reads)):
+        found = await visit.rest.get(*path, query=query)
+        messages += found["messages"]
+        left_bytes -= sum(len(message["base64"]) * 3 // 4 for message in found["messages"])
+        if not found["messages"] or not found["lag"] or len(messages) >= wanted or left_bytes <= 0:
+            break
+        query = {
+            "offset": found["next_offset"],
+            "messages_max": wanted - len(messages),
+            "bytes_max": left_bytes,
+        }
+    return messages
 
 
 def _contains(message: Mapping[str, Any], text: str) -> bool:

@@ -14,12 +14,13 @@ from opentalos.gateway.console.calls import RestError
 from opentalos.gateway.console.page import Data, Page, View, Visit, url
 from opentalos.gateway.console.pages.topic import payload
 from opentalos.gateway.console.pages.topic.detail import trail
-from opentalos.gateway.console.pages.topic.messages import row_of, views_of
+from opentalos.gateway.console.pages.topic.messages import read_messages, row_of, views_of
 from opentalos.gateway.console.shown import instant
 
 ROWS_MAX: Final = 1_000  # of one reply
 BYTES_MAX: Final = 1 << 20
 CELL_BYTES_MAX: Final = 512
+READS_MAX: Final = 16  # of one reply
 PARTITIONS_MAX: Final = 128  # that are followed together
 _VECTOR: Final = re.compile(r"[0-9]{1,6}:[0-9]{1,16}(,[0-9]{1,6}:[0-9]{1,16}){0,127}")
 
@@ -91,15 +92,14 @@ async def _read(
     partition, end = entry["partition"], entry["next"]
     share = max(1, ROWS_MAX // grown)
     offset = max(entry["start"], known.get(partition, 0), end - share)
-    path = ("topics", visit.places["topic"], "partitions", str(partition), "messages")
     query = {"offset": offset, "messages_max": share, "bytes_max": max(BYTES_MAX // grown, 4096)}
     try:
-        found = await visit.rest.get(*path, query=query)
+        messages = await read_messages(visit, partition, query, READS_MAX // grown)
     except RestError as error:
         if error.status in (401, 403, 404):
             raise
         return ()
-    return [message for message in found["messages"] if message["offset"] < end]
+    return [message for message in messages if message["offset"] < end]
 
 
 def _cells(row: Mapping[str, Any]) -> Sequence[str | int]:
