@@ -53,7 +53,8 @@ class Visitor:
         dialog.dismiss()
 
     def picture(self, name: str) -> None:
-        """Keep a picture of the whole page in .cache/pictures/console."""
+        """Keep a picture of the whole page in .cache/pictures/console, with its charts."""
+        self.page.wait_for_function("() => !document.querySelector('[data-chart]:empty')")
         PICTURES.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
 

@@ -102,8 +102,8 @@ async def show_message(visit: Visit) -> View:
         title=f"Message {partition}/{int(offset):,}",
         data={
             "topic": topic,
-            "row": row_of(first, views_of(visit), WHOLE_BYTES_MAX),
-            "views": payload.VIEWS,
+            "row": row_of(first, views_of(visit, payload.VIEWS[1:]), WHOLE_BYTES_MAX),
+            "views": payload.VIEWS[1:],
         },
         cli=(f"talos consume {name} --partition {partition} --from {offset} -n 1 --format json",),
         trail=(
@@ -121,10 +121,10 @@ class Views(NamedTuple):
     masked: frozenset[str]
 
 
-def views_of(visit: Visit) -> Views:
+def views_of(visit: Visit, allowed: Sequence[str] = payload.VIEWS) -> Views:
     """The view and the masks of the query, with those of the configuration."""
     masked = payload.names_of(visit.settings.masked_fields, visit.query.text("mask"))
-    return Views(visit.query.choice("view", payload.VIEWS), masked)
+    return Views(visit.query.choice("view", allowed), masked)
 
 
 def row_of(message: Mapping[str, Any], views: Views, bytes_max: int) -> dict[str, Any]:

@@ -37,13 +37,17 @@ def names_of(*lists: str) -> frozenset[str]:
 
 
 def shown(data: bytes, view: str, masked: frozenset[str], bytes_max: int) -> Shown:
-    """The data in a view; ``auto`` takes the first that fits, and so does one that does not."""
+    """The data in a view; one that does not fit is replaced by the first that does.
+
+    ``json`` is indented; ``auto`` has each document in one line.
+    """
     documents, hidden = _documents(data, masked)
     size = len(data)
     if hidden:
         data = b"\n".join(_dumped(document).encode() for document in documents)
     if documents and view in ("auto", "json"):
-        text = "\n".join(_dumped(document, indent=2) for document in documents)
+        indent = 2 if view == "json" else None
+        text = "\n".join(_dumped(document, indent) for document in documents)
         return Shown("json", text[:bytes_max], size, hidden, len(text) > bytes_max)
     if view != "hex":
         readable = printable(data)

@@ -41,7 +41,8 @@ def test_no_view_shows_a_masked_value(data: bytes, view: str) -> None:
 
 def test_views() -> None:
     data = b'{"a":1}'
-    assert shown(data, "auto", CARD, MOST)[:2] == ("json", '{\n  "a": 1\n}')
+    assert shown(data, "auto", CARD, MOST)[:2] == ("json", '{"a": 1}')
+    assert shown(data, "json", CARD, MOST)[:2] == ("json", '{\n  "a": 1\n}')
     assert shown(data, "text", CARD, MOST)[:2] == ("text", '{"a":1}')
     assert shown(data, "hex", CARD, MOST).text.startswith("00000000  7b 22 61 22 3a 31 7d ")
     assert shown(b"plain", "json", CARD, MOST).view == "text"
