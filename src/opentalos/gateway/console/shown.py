@@ -79,6 +79,8 @@ def plural(count: int, singular: str, many: str = "") -> str:
 
 def spark_points(values: Sequence[float | None]) -> str:
     """Points of a line through the values, for a box of 100 by 24; empty: fewer than two."""
+    while values and values[0] is None:  # before the server started
+        values = values[1:]
     known = [value for value in values if value is not None]
     if len(known) < 2:  # a line has two ends
         return ""

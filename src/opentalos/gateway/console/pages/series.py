@@ -97,17 +97,23 @@ async def show(visit: Visit) -> Data:
     }
     times = next((series.times_s for series in found.values() if series.times_s), ())
     several = len(metrics) > 1
-    return Data(
-        {
-            "times": times,
-            "series": [
-                {"name": metric if several else line.name or metric, "values": line.values}
-                for metric, series in found.items()
-                for line in series.lines
-                if len(line.values) == len(times)
-            ],
-        }
-    )
+    lines = [
+        (metric if several else line.name or metric, line.values)
+        for metric, series in found.items()
+        for line in series.lines
+        if len(line.values) == len(times)
+    ]
+    start = _known_from([values for _, values in lines], len(times))
+    shown = [{"name": name, "values": values[start:]} for name, values in lines]
+    return Data({"times": times[start:], "series": shown})
+
+
+def _known_from(lines: Sequence[Sequence[float | None]], steps: int) -> int:
+    """The first step of which a value is known: a young server's charts are not mostly empty."""
+    for step in range(steps):
+        if any(values[step] is not None for values in lines):
+            return step
+    return 0
 
 
 def _name(labels: Mapping[str, str]) -> str:

@@ -7,6 +7,14 @@
   const SERIES_MAX = 24;
   const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
+  // Times of the axis by the distance of its marks: the text, and what a new year, day adds to it.
+  const day = "\n{YYYY}-{MM}-{DD}";
+  const TIMES = [
+    [86400, "{MM}-{DD}", "\n{YYYY}", null, null, null, null, null, 1],
+    [60, "{HH}:{mm}", day, null, day, null, null, null, 1],
+    [1, "{HH}:{mm}:{ss}", day, null, day, null, null, null, 1],
+  ];
+
   const grouped = (value) => value.toLocaleString("en-US", {maximumFractionDigits: Math.abs(value) < 10 ? 2 : 0});
   const bytes = (value) => {
     let unit = 0;
@@ -27,7 +35,7 @@
       height: Number(place.dataset.height) || 220,
       tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC"),
       scales: {y: {range: (_, least, most) => [Math.min(0, least ?? 0), (most ?? 0) > 0 ? most * 1.08 : 1]}},
-      axes: [axis, {...axis, size: 74, values: (_, ticks) => ticks.map(format)}],
+      axes: [{...axis, values: TIMES}, {...axis, size: 74, values: (_, ticks) => ticks.map(format)}],
       series: [
         {label: "UTC", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}"},
         ...found.series.slice(0, SERIES_MAX).map((one, index) => ({

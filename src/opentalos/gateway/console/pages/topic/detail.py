@@ -16,9 +16,10 @@ _SLOW_REFRESH_S: Final = 60
 PERMISSIONS: Final = ("GET_MESSAGE", "PUT_MESSAGE", "DESCRIBE_TOPIC")
 _ORDERS: Final = ("partition", "messages", "bytes", "total_messages")
 _CHARTS: Final = (
-    ("Messages in per second, by partition", "messages_in", ""),
-    ("Bytes in per second", "bytes_in", "bytes"),
-    ("Bytes out per second", "bytes_out", "bytes"),
+    ("Messages in per second, by partition", "messages_in", "partition", ""),
+    ("Lag of groups, messages", "lag", "group", ""),
+    ("Bytes in per second", "bytes_in", "total", "bytes"),
+    ("Bytes out per second", "bytes_out", "total", "bytes"),
 )
 _CHANGERS: Final = EVERYBODY - READERS
 
@@ -59,8 +60,7 @@ async def show(visit: Visit) -> View:
 def _charts(topic: str, span: str) -> list[tuple[str, str, str]]:
     """Title, source and unit of each chart."""
     found = []
-    for title, metric, unit in _CHARTS:
-        by = "partition" if metric == "messages_in" else "total"
+    for title, metric, by, unit in _CHARTS:
         found.append((title, series.source(metric, topic=topic, by=by, span=span), unit))
     return found
 
