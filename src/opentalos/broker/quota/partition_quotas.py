@@ -139,9 +139,9 @@ class PartitionQuotaService:
         )
         return PendingQuotas(waiting, caller.admin)
 
-    @audited("approve quota", "wanted.organisation", "wanted.total", owner=itself)
+    @audited("approve quota", "wanted.organisation", "wanted.total", "wanted.note", owner=itself)
     async def approve_quota(self, caller: Principal, wanted: PartitionQuota) -> PendingQuotas:
-        """Grant ``wanted.total`` partitions; for administrators.
+        """Grant ``wanted.total`` partitions, with ``wanted.note`` as reason; for administrators.
 
         The amount may differ from the request, and there need not be one.
 
@@ -152,14 +152,16 @@ class PartitionQuotaService:
         check_partition_quota(wanted)
         asked = self._quotas.pending().get(wanted.organisation, wanted)
         now_ms = self._context.clock.wall_ms()
-        granted = replace(asked, total=wanted.total, used=0, note="", granted_ms=now_ms)
+        granted = replace(asked, total=wanted.total, used=0, note=wanted.note, granted_ms=now_ms)
         await self._quotas.grant(lambda known: granted, now_ms)
         return self.list_pending_quota(caller)
 
     async def approve_request(
-        self, caller: Principal, organisation: str, total: int | None
+        self, caller: Principal, organisation: str, total: int | None, note: str = ""
     ) -> PendingQuotas:
         """Grant an organisation's request, or another total; for administrators.
+
+        Args: note: why, for the organisation.
 
         Raises: PermissionDenied, BadRequest; QuotaNotExist: there is no request.
         """
@@ -169,12 +171,14 @@ class PartitionQuotaService:
             if asked is None:
                 raise QuotaNotExist(f"no quota request of {organisation} is pending")
             total = asked.total
-        wanted = PartitionQuota(organisation=organisation, total=total)
+        wanted = PartitionQuota(organisation=organisation, total=total, note=note)
         return await self.approve_quota(caller, wanted)
 
-    @audited("revoke quota", "wanted.organisation", owner=itself)
+    @audited("revoke quota", "wanted.organisation", "wanted.note", owner=itself)
     async def revoke_quota(self, caller: Principal, wanted: PartitionQuota) -> PendingQuotas:
         """Reject a pending request, else revoke an approved quota; for administrators.
+
+        ``wanted.note``, the reason, is in the audit, which the organisation can read.
 
         Raises: PermissionDenied; QuotaNotExist: neither is there.
         """

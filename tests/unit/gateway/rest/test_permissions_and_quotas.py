@@ -123,8 +123,17 @@ async def test_partitions_are_asked_for_approved_and_revoked(call: Rest) -> None
     assert (waiting["admin"], waiting["requests"][0]["total"]) == (True, 50)
     assert (await call("POST", "quota-requests/CL1/approve")).document["requests"] == []
     assert (await call("POST", "quota-requests/CL1/approve", {})).status == 404
-    assert (await call("POST", "quota-requests/CL1/approve", {"total": 60})).status == 200
-    assert (await call("POST", "quota-requests/CL1/revoke")).status == 200
+    why = {"total": 60, "reason": "as agreed"}
+    assert (await call("POST", "quota-requests/CL1/approve", why)).status == 200
+    await call.user("other", organisation="CL2")
+    for by, expected in (("root", ["CL1"]), ("member", ["CL1"]), ("other", ["CL2"]), ("alice", [])):
+        found = (await call("GET", "quotas/organisations", by=by)).document["organisations"]
+        assert [quota["organisation"] for quota in found] == expected
+        if expected == ["CL1"]:
+            assert [(quota["total"], quota["note"]) for quota in found] == [(60, "as agreed")]
+    wrong = {"reason": "x" * 1_001}
+    assert (await call("POST", "quota-requests/CL1/revoke", wrong)).status == 400
+    assert (await call("POST", "quota-requests/CL1/revoke", {"reason": "unused"})).status == 200
     assert (await call("POST", "quota-requests/CL1/revoke")).status == 404
     assert (await call("POST", "quota-requests", {"total": 5}, by="alice")).status == 422
     other = {"total": 5, "organisation": "CL2"}

@@ -203,30 +203,40 @@ def projection(tenant: str | None, output: Output, server: ServerOptions) -> Non
     type=click.IntRange(1),
     help="Grant this number instead of the requested one.",
 )
+@click.option("--reason", help="Why, for the organisation.")
 @with_format
 @with_server
-def approve(organisation: str, total: int | None, output: Output, server: ServerOptions) -> None:
+def approve(
+    organisation: str,
+    total: int | None,
+    reason: str | None,
+    output: Output,
+    server: ServerOptions,
+) -> None:
     """Approve the partition request of ORGANISATION; for administrators.
 
     Example: talos quota approve CLshop --total 150
     """
-    wanted = {} if total is None else {"total": total}
+    sent = {"total": total, "reason": reason}
+    wanted = {name: value for name, value in sent.items() if value is not None}
     server.rest()("POST", rest_path("quota-requests", organisation, "approve"), wanted)
     output.done(f"approved the partition request of {organisation}", organisation=organisation)
 
 
 @quota.command()
 @click.argument("organisation")
+@click.option("--reason", help="Why, for the organisation: it is in the audit.")
 @with_format
 @with_server
-def reject(organisation: str, output: Output, server: ServerOptions) -> None:
+def reject(organisation: str, reason: str | None, output: Output, server: ServerOptions) -> None:
     """Reject the partition request of ORGANISATION; for administrators.
 
     Without a pending request, revoke the granted partitions.
 
-    Example: talos quota reject CLshop
+    Example: talos quota reject CLshop --reason "no traffic was projected"
     """
-    server.rest()("POST", rest_path("quota-requests", organisation, "revoke"))
+    wanted = {} if reason is None else {"reason": reason}
+    server.rest()("POST", rest_path("quota-requests", organisation, "revoke"), wanted)
     output.done(f"rejected the partition request of {organisation}", organisation=organisation)
 
 

@@ -39,6 +39,17 @@ _REQUEST = fields(
     organisation=text(), total=integer(), used=integer(), reason=text(), organisation_name=text(),
     note=text(about="Why it requires manual approval."),
 )  # fmt: skip
+_GRANT = fields(
+    organisation=text(),
+    total=integer(about="Partitions; the default of the service if none were granted."),
+    used=integer(),
+    reason=text(about="Of the request."),
+    organisation_name=text(),
+    note=text(about="Why it was granted."),
+    granted_ms=integer(about="0: the default of the service."),
+    bytes_per_s=integer(about="Traffic that it was granted for; 0: what the partitions carry."),
+)
+_WHY = text(chars_max=1_000, about="Why, for the organisation: in its grant and in the audit.")
 _PENDING = fields(requests=items(_REQUEST), admin=boolean("The caller may approve."))
 _DECISION = fields(
     outcome=one_of(*(outcome.value for outcome in Outcome)),
@@ -97,6 +108,15 @@ async def delete_user_quota(call: Call) -> Answer:
     return Answer()
 
 
+async def list_grants(call: Call) -> Answer:
+    """What organisations may use, and do."""
+    found = call.broker.partition_quotas.list_quota(call.caller)
+    shown = [
+        {name: getattr(quota, name) for name in PartitionQuota.__slots__} for quota in found.quotas
+    ]
+    return Answer({"organisations": shown})
+
+
 async def list_requests(call: Call) -> Answer:
     """Pending requests."""
     return Answer(_pending(call.broker.partition_quotas.list_pending_quota(call.caller)))
@@ -130,13 +150,14 @@ async def create_request(call: Call) -> Answer:
 async def approve_request(call: Call) -> Answer:
     """Grant this total, or the requested one."""
     quotas, name = call.broker.partition_quotas, call.places["name"]
-    total = call.document.get("total")
-    return Answer(_pending(await quotas.approve_request(call.caller, name, total)))
+    total, note = call.document.get("total"), call.document.get("reason", "")
+    return Answer(_pending(await quotas.approve_request(call.caller, name, total, note)))
 
 
 async def revoke_request(call: Call) -> Answer:
     """Reject the request, or revoke the grant."""
-    wanted = PartitionQuota(organisation=call.places["name"], total=1)
+    note = call.document.get("reason", "") if call.document else ""
+    wanted = PartitionQuota(organisation=call.places["name"], total=1, note=note)
     quotas = call.broker.partition_quotas
     return Answer(_pending(await quotas.revoke_quota(call.caller, wanted)))
 
@@ -204,6 +225,12 @@ ROUTES = (
         status=204, summary="Return a user to the default quota.", places=_USERS, statuses=(409,),
     ),
     Route(
+        method="GET", path="quotas/organisations", handler=list_grants, tag=_TAG,
+        summary="List the partition quotas of organisations and their use.",
+        reply=fields(organisations=items(_GRANT)),
+        notes="Administrators get all organisations that have one; others their own.",
+    ),
+    Route(
         method="GET", path="quota-requests", handler=list_requests, tag=_TAG,
         summary="List pending partition requests.", reply=_PENDING,
     ),
@@ -229,12 +256,14 @@ ROUTES = (
     Route(
         method="POST", path="quota-requests/{name}/approve", handler=approve_request, tag=_TAG,
         summary="Approve a request, possibly with another total; for administrators.",
-        body=Body(fields(optional={"total": _TOTAL}), optional=True), reply=_PENDING,
+        body=Body(fields(optional={"total": _TOTAL, "reason": _WHY}), optional=True),
+        reply=_PENDING,
         statuses=(409,),
     ),
     Route(
         method="POST", path="quota-requests/{name}/revoke", handler=revoke_request, tag=_TAG,
         summary="Reject a pending request, else revoke the grant; for administrators.",
+        body=Body(fields(optional={"reason": _WHY}), optional=True),
         reply=_PENDING, statuses=(409,),
     ),
 )  # fmt: skip
