@@ -8,6 +8,7 @@ from opentalos.gateway.console.pages import overview, series
 from opentalos.gateway.console.pages.cluster import servers
 from opentalos.gateway.console.pages.group import detail as group_detail
 from opentalos.gateway.console.pages.group import groups
+from opentalos.gateway.console.pages.tenant import quotas
 from opentalos.gateway.console.pages.topic import detail, messages, produce, tail, topics
 
 # In the order of the menu.
@@ -21,6 +22,7 @@ PAGES: Sequence[Page] = (
     *groups.PAGES,
     *group_detail.PAGES,
     *servers.PAGES,
+    *quotas.PAGES,
     *series.PAGES,
 )
 PATH_PARTS_MAX = 8
