@@ -24,6 +24,7 @@ from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.server import HttpServer
 from opentalos.model.address import TLS_SCHEME
 from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits
+from opentalos.model.settings.console import ConsoleSettings
 from opentalos.model.settings.security import TlsSettings
 from opentalos.model.settings.tables import SdsLimits
 from opentalos.server.cluster_join import Member
@@ -35,6 +36,7 @@ from opentalos.server.ports.tls import ServerTls
 
 KEY = b"c" * 32
 PLAIN = TlsSettings()
+NO_CONSOLE = ConsoleSettings()
 SETTLE_S = 15.0
 LOOK_S = 0.05
 AGREED_LOOKS = 4  # in a row: assignments follow a changed ring within some 20 ms
@@ -52,6 +54,7 @@ class MemoryServer:
     tls: TlsSettings = field(default_factory=TlsSettings)
     trust: ssl.SSLContext | None = None  # of its clients, if the port has TLS
     sds: SdsLimits = field(default_factory=SdsLimits)
+    console: ConsoleSettings = NO_CONSOLE
     http: HttpServer = field(init=False)
     broker: Broker = field(init=False)
     gateways: Gateways = field(init=False)
@@ -81,7 +84,7 @@ class MemoryServer:
         return [] if ring is None else list(ring.servers)
 
     async def start(self) -> "MemoryServer":
-        config = replace(Config(), cluster=CLUSTER)
+        config = replace(Config(), cluster=CLUSTER, console=self.console)
         self.http = HttpServer(config.http)
         tls = ServerTls(self.tls)
         self.port = await self.http.listen("127.0.0.1", self.port, tls.port)
@@ -144,12 +147,13 @@ async def memory_cluster(
     tls: TlsSettings = PLAIN,
     trust: ssl.SSLContext | None = None,
     sds: SdsLimits | None = None,
+    console: ConsoleSettings = NO_CONSOLE,
 ) -> AsyncIterator[list[MemoryServer]]:
     """Servers that all take part."""
     storage = MemoryStorage()
     async with AsyncExitStack() as undo:
         servers = [
-            MemoryServer(f"s{number + 1}", storage, tls, trust, sds or SdsLimits())
+            MemoryServer(f"s{number + 1}", storage, tls, trust, sds or SdsLimits(), console)
             for number in range(count)
         ]
         for server in servers:
