@@ -87,6 +87,7 @@ async def show_server(visit: Visit) -> View:
         data={
             "cluster": cluster,
             "found": row(found),
+            "colour": colours_of([server["name"] for server in cluster["servers"]])[name],
             "counters": sorted(found["counters"].items()),
             "latest": latest_of(load, name),
             "moves": [_move(move, names) for move in moves[:MOVES_MAX]],

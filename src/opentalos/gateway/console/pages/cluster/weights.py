@@ -13,6 +13,7 @@ ADMINISTRATORS: Final = frozenset({ADMINISTRATOR})
 TOPICS_MAX: Final = 100  # with the most traffic, of which each costs a call
 PARTITIONS_MAX: Final = 500
 DAY_S: Final = 86_400
+STEPS_S: Final = (60, 600)  # of topics, and of partitions, which are more
 BUDGET: Final = "2"
 CONFIRMED: Final = "apply"
 
@@ -136,11 +137,17 @@ async def _proposal(visit: Visit) -> Mapping[str, Any]:
 
 async def _traffic(visit: Visit) -> Mapping[str, Sequence[int]]:
     """Bytes of each partition of the busiest topics, by the topic's uuid."""
-    from_s = visit.now_ms // 1_000 - DAY_S
-    shared: Mapping[str, str | int] = {"metric": "bytes_in", "from_s": from_s, "step_s": 3_600}
+    now_s = visit.now_ms // 1_000
+    # With an end, the step that has begun counts as well.
+    shared: Mapping[str, str | int] = {
+        "metric": "bytes_in", "from_s": now_s - DAY_S, "to_s": now_s,
+    }  # fmt: skip
+    of_topics, of_partitions = STEPS_S
     listed, busiest = await asyncio.gather(
         visit.rest.get("topics", query={"scope": "visible"}),
-        visit.rest.get("series", query={**shared, "by": "topic", "limit": TOPICS_MAX}),
+        visit.rest.get(
+            "series", query={**shared, "by": "topic", "step_s": of_topics, "limit": TOPICS_MAX}
+        ),
     )
     uuids = {
         f"{topic['owner']}/{topic['name']}": (
@@ -157,7 +164,13 @@ async def _traffic(visit: Visit) -> Mapping[str, Sequence[int]]:
         *(
             visit.rest.get(
                 "series",
-                query={**shared, "by": "partition", "topic": name, "limit": PARTITIONS_MAX},
+                query={
+                    **shared,
+                    "by": "partition",
+                    "topic": name,
+                    "step_s": of_partitions,
+                    "limit": PARTITIONS_MAX,
+                },
             )
             for name in names
         )

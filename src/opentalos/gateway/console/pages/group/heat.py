@@ -12,6 +12,7 @@ WIDTH: Final = 1_000
 LEFT: Final = 74  # for the names of rows
 TICKS: Final = 6
 ROWS_MAX: Final = 40
+COLUMNS_MIN: Final = 15  # also if fewer steps are known
 _DAY_S: Final = 86_400
 
 
@@ -34,6 +35,7 @@ class Heat(NamedTuple):
     names: Sequence[tuple[int, str]]
     ticks: Sequence[tuple[float, str]]
     most: float
+    left: int = LEFT
 
 
 def heat_of(found: Series, label: str, unit: str) -> Heat | None:
@@ -41,20 +43,28 @@ def heat_of(found: Series, label: str, unit: str) -> Heat | None:
     lines = [line for line in found.lines if any(value is not None for value in line.values)]
     if not lines or not found.times_s:
         return None
+    # What is not known yet would leave most of the picture empty.
+    first = min(
+        next(place for place, value in enumerate(line.values) if value is not None)
+        for line in lines
+    )
+    first = max(0, min(first, len(found.times_s) - COLUMNS_MIN))
+    times_s = found.times_s[first:]
+    lines = [line._replace(values=line.values[first:]) for line in lines]
     lines.sort(key=lambda line: (label not in line.labels, int(line.labels.get(label, 0))))
     # The rest is a sum of many, which would make all others pale.
     single = [line for line in lines if label in line.labels][:ROWS_MAX] or lines[:1]
     most = max((value or 0 for line in single for value in line.values), default=0)
-    step = (WIDTH - LEFT) / len(found.times_s)
+    step = (WIDTH - LEFT) / len(times_s)
     runs: list[Run] = []
     for place, line in enumerate(single):
         name = f"{label} {line.labels.get(label, '')}".strip()
-        runs += _runs(line.values, found.times_s, (place * ROW, step, most), (name, unit))
+        runs += _runs(line.values, times_s, (place * ROW, step, most), (name, unit))
     names = [
         (place * ROW + ROW - 4, line.labels.get(label, line.name))
         for place, line in enumerate(single)
     ]
-    return Heat(WIDTH, len(single) * ROW + 18, runs, names, _ticks(found.times_s, step), most)
+    return Heat(WIDTH, len(single) * ROW + 18, runs, names, _ticks(times_s, step), most)
 
 
 def _runs(

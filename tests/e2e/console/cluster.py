@@ -1,0 +1,86 @@
+"""Three servers of one cluster with consoles and skewed traffic, in a loop of their own."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
+from tests.e2e.rest.client import rest
+
+from opentalos.broker.values import NewTopic
+from opentalos.model.limits import MeasuringSettings
+from opentalos.model.settings.console import ConsoleSettings
+from opentalos.server.measuring.loop_watch import LoopWatch
+from opentalos.server.measuring.measuring import Measured, Measuring
+
+PARTITIONS: Final = 24
+STARTED_S: Final = 90.0
+STOPPED_S: Final = 60.0
+
+
+async def serve(
+    folder: Path, began: Callable[[list[MemoryServer]], None], ended: asyncio.Event
+) -> None:
+    """Until the end: servers that measure themselves, and a topic with more bytes in some
+    partitions."""
+    console = ConsoleSettings(enabled=True)
+    async with memory_cluster(console=console) as servers, AsyncExitStack() as undo:
+        for server in servers:
+            (folder / server.name).mkdir()
+            measured = Measured(
+                broker=server.broker,
+                thrift=server.gateways.thrift,
+                sds=server.gateways.sds,
+                http=server.http,
+                kafka=server.kafka.port,
+                watch=LoopWatch(),
+            )
+            settings = MeasuringSettings(step_s=1.0)
+            measuring = Measuring(settings, measured, folder / server.name, "c1")
+            await measuring.start()
+            undo.push_async_callback(measuring.stop)
+        root = servers[0].broker.catalogs.principals.get("root")
+        assert root is not None
+        new = NewTopic(name="orders", partitions=PARTITIONS)
+        topic = await servers[0].broker.topics.create_topic(root, new)
+        await settled(servers, topic.uuid, PARTITIONS)
+        for partition in range(PARTITIONS):
+            sent = {"messages": [{"text": "x" * 500}] * (40 if partition % 5 == 0 else 4)}
+            path = f"topics/orders/partitions/{partition}/messages"
+            done = await asyncio.to_thread(rest, servers[0], "POST", path, sent)
+            assert done.status == 200, done
+        began(servers)
+        await ended.wait()
+
+
+@contextmanager
+def running_cluster(folder: Path) -> Iterator[list[MemoryServer]]:
+    """The servers, which listen on loopback while tests use a browser in another thread."""
+    servers: list[MemoryServer] = []
+    ready, loop = threading.Event(), asyncio.new_event_loop()
+    ended = asyncio.Event()
+
+    def began(started: list[MemoryServer]) -> None:
+        servers.extend(started)
+        ready.set()
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(serve(folder, began, ended))
+        finally:
+            ready.set()
+            loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert ready.wait(STARTED_S), "the cluster did not start"
+        assert servers, "the cluster ended at its start"
+        yield servers
+    finally:
+        if thread.is_alive():
+            loop.call_soon_threadsafe(ended.set)
+        thread.join(STOPPED_S)
