@@ -14,15 +14,23 @@ from playwright.sync_api import Browser, sync_playwright
 from scripts.install_chromium import REMEDY, chromium
 from tests.e2e.console.browsing import PHONE, Login, Visitor, visitor
 from tests.e2e.rest.client import authorization, rest
+from tests.published_invoices import publish
 from tests.server_process import ROOT_KEY, Key, ServerProcess
 
 from opentalos.sdk import Client, ClientConfig, Message, TalosConsumer, TalosProducer
 
 ORGANISATIONS = {"alice": "CL1", "bob": "CL2"}
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 PAUSE_S = 0.05
 POLL_S = 0.5
 BATCH = 20
-CONFIG = '[console]\nenabled = true\nmasked_fields = "card"\n'
+CONFIG = """
+[console]
+enabled = true
+masked_fields = "card"
+[billing]
+invoices = "{home}"
+"""
 
 
 @dataclass
@@ -66,6 +74,22 @@ def add_users(served: Served) -> None:
         served.rest("POST", "topics", {"name": topic, "partitions": 4}, by=owner)
 
 
+def add_table(served: Served) -> None:
+    """A table of alice with some rows, whose changes go to the topic payments."""
+    columns = {"customer": "string", "placed": "int64", "order": "string", "vip": "bool"}
+    served.rest(
+        "POST", "tables",
+        {"name": "customers", "key": ["customer"], "columns": columns, "quota_bytes": 10_000_000,
+         "description": "Who ordered, and when", "streams": {"payments": {"view": "keys-only"}}},
+        by="alice",
+    )  # fmt: skip
+    for number in range(120):
+        order = json.dumps({"item": "socks", "card": "4111111111111111", "note": HOSTILE})
+        row = {"customer": f"customer-{number:03}", "placed": 1_790_000_000 + number,
+               "order": order, "vip": number % 7 == 0}  # fmt: skip
+        served.rest("POST", "tables/customers/rows/put", {"row": row}, by="alice")
+
+
 def produce(served: Served, ended: threading.Event) -> None:
     """Orders of alice until the end, 400 a second; some payments, which nobody reads on time."""
     with Client(served.client("alice")) as client, TalosProducer(client, "orders") as orders:
@@ -94,10 +118,14 @@ def consume(served: Served, ended: threading.Event) -> None:
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The server with traffic; tests leave its users and their topics as they are."""
-    found = Served(ServerProcess(tmp_path_factory.mktemp("console"), config=CONFIG).start())
+    home = tmp_path_factory.mktemp("home")
+    publish(home, tenants=("CL1", "CL2"))
+    config = CONFIG.format(home=home)
+    found = Served(ServerProcess(tmp_path_factory.mktemp("console"), config=config).start())
     ended = threading.Event()
     try:
         add_users(found)
+        add_table(found)
         threads = [threading.Thread(target=run, args=(found, ended)) for run in (produce, consume)]
         for thread in threads:
             thread.start()

@@ -26,6 +26,7 @@ _PASSED: Final[Sequence[bytes]] = (
     b"authorization", b"cookie", b"host", b"origin", b"sec-fetch-site", b"user-agent",
 )  # fmt: skip
 _READS: Final = ("GET", "HEAD")
+_READING_POSTS: Final = (("rows", "scan"), ("rows", "get"))  # the last two parts of their paths
 _SET_COOKIE: Final = re.compile(rb"^Set-Cookie: [^\r\n]*\r\n", re.MULTILINE)
 _STATUS, _STATUS_END = 9, 12  # of a reply's head
 _ERRORS, _TOO_SLOW, _BROKEN = 400, 504, 500
@@ -53,7 +54,8 @@ class RestCalls:
         self._serve, self._page = serve, page
         self._places = asyncio.Semaphore(CALLS_AT_ONCE)
         self._count = 0
-        self.proof = ""  # of the session, sent with what changes something
+        self.proof = ""  # that the form sent, for what changes something
+        self.own_proof = ""  # of the session, for POSTs that only read
         self.made: list[str] = []
         self.failures: list[RestError] = []
         self.cookies = b""
@@ -81,6 +83,15 @@ class RestCalls:
     async def post(self, *path: str, document: Any = None) -> Any:
         """Raises: RestError."""
         return await self.call("POST", path, document)
+
+    async def look(self, *path: str, document: Any = None) -> Any:
+        """What a POST finds that changes nothing, so that a link may lead to its result.
+
+        Raises: RestError; ValueError: another path.
+        """
+        if path[-2:] not in _READING_POSTS:
+            raise ValueError(f"{'/'.join(path)} is not known to change nothing")
+        return await self.call("POST", path, document, headers={"X-CSRF-Token": self.own_proof})
 
     async def put(self, *path: str, document: Any = None) -> Any:
         """Raises: RestError."""

@@ -75,6 +75,12 @@ class Drawing:
         text = template.render(reason=reason, back=back, theme=theme)
         return text.encode("utf-8", "replace")
 
+    def ended(self, form: Mapping[str, str], *, field: str, login: str, theme: str) -> bytes:
+        """A login ended while a form was filled in; ``form`` is kept in this page."""
+        template = self._made.get_template("ended.html")
+        text = template.render(form=form, field=field, login=login, theme=theme)
+        return text.encode("utf-8", "replace")
+
     def failure(self, error: RestError, *, again: bool, theme: str) -> bytes:
         """Why there is no page; ``again``: it is asked for again in a moment."""
         title = _TITLES.get(error.status, "This did not work")

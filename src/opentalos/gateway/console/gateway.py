@@ -29,6 +29,10 @@ from opentalos.model.settings.console import ConsoleSettings
 
 PAGE_S: Final = 30.0
 LOGIN, LOGOUT = "login", "logout"
+RESUMED: Final = "resumed"  # field of a form that is shown again after a login
+_NOT_KEPT: Final = ("csrf", "confirmed", "secret", RESUMED)
+_LOGOUT_END: Final = b"/logout"
+_SAME_SITE: Final = b"same-origin"
 _KEPT_PART: Final = 10  # a tenth of the pages is kept for administrators
 _HTML: Final = b"text/html; charset=utf-8"
 _JSON: Final = b"application/json"
@@ -107,6 +111,7 @@ class ConsoleGateway:
         form = form_of(exchange) if exchange.method == b"POST" else {}
         # A form sends the proof; what is not proven is not done, REST says so.
         proof, rest.proof = rest.proof, form.get("csrf", "")
+        rest.own_proof = proof
         if path == LOGOUT:
             await self._log_out(exchange, rest)
             return
@@ -174,7 +179,8 @@ class ConsoleGateway:
         exchange.failure = exchange.failure or f"http_{error.status}"
         extra = HEADERS
         if error.status == _NO_LOGIN:
-            _to_login(exchange)
+            if not self._keep_form(exchange):
+                _to_login(exchange)
             return
         if error.status in _BUSY:
             extra += RETRY_AFTER
@@ -182,6 +188,23 @@ class ConsoleGateway:
         again = error.status in _BUSY and exchange.method != b"POST"
         text = self._drawing.failure(error, again=again, theme=theme)
         exchange.reply(head(error.status, _HTML), text, extra)
+
+    def _keep_form(self, exchange: Exchange) -> bool:
+        """A login that ended while a form was filled in: a page with what was typed, which shows
+        the form again after a login. Nothing is done. False: this is no such form."""
+        site = exchange.headers.get(b"sec-fetch-site", _SAME_SITE)
+        if exchange.method != b"POST" or exchange.path.endswith(_LOGOUT_END) or site != _SAME_SITE:
+            return False
+        try:
+            form = form_of(exchange)
+        except RestError:
+            return False
+        kept = {name: value for name, value in form.items() if name not in _NOT_KEPT}
+        login = Query(ROOT + LOGIN, {}).link(next=ROOT)
+        theme = notices.theme_of(exchange)
+        text = self._drawing.ended(kept, field=RESUMED, login=login, theme=theme)
+        exchange.reply(head(_NO_LOGIN, _HTML), text, HEADERS)
+        return True
 
     def _give_up(self, exchange: Exchange, task: asyncio.Task[None], error: TalosError) -> None:
         task.cancel()
@@ -216,6 +239,9 @@ async def _run(page: Page, visit: Visit, *, posted: bool) -> Shown | Done:
         return await page.show(visit)
     if page.change is None:
         raise RestError(405, "this page has no form")
+    if RESUMED in visit.form:
+        visit.failure = "Nothing was changed yet: check what you typed, and send it again."
+        return await page.show(visit)
     try:
         return await page.change(visit)
     except RestError as error:

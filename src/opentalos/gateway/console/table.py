@@ -5,10 +5,13 @@ from urllib.parse import unquote
 
 from opentalos.gateway.console.page import Page, Who
 from opentalos.gateway.console.pages import overview, series
+from opentalos.gateway.console.pages.bill import bills, invoice, usage
 from opentalos.gateway.console.pages.cluster import servers
 from opentalos.gateway.console.pages.group import detail as group_detail
 from opentalos.gateway.console.pages.group import groups
-from opentalos.gateway.console.pages.tenant import quotas
+from opentalos.gateway.console.pages.table import detail as table_detail
+from opentalos.gateway.console.pages.table import rows, streams, tables
+from opentalos.gateway.console.pages.tenant import audit, encryption, principals, quotas
 from opentalos.gateway.console.pages.topic import detail, messages, produce, tail, topics
 
 # In the order of the menu.
@@ -21,8 +24,18 @@ PAGES: Sequence[Page] = (
     *produce.PAGES,
     *groups.PAGES,
     *group_detail.PAGES,
-    *servers.PAGES,
+    *tables.PAGES,
+    *table_detail.PAGES,
+    *rows.PAGES,
+    *streams.PAGES,
+    *bills.PAGES,
+    *invoice.PAGES,
+    *usage.PAGES,
     *quotas.PAGES,
+    *servers.PAGES,
+    *principals.PAGES,
+    *audit.PAGES,
+    *encryption.PAGES,
     *series.PAGES,
 )
 PATH_PARTS_MAX = 8

@@ -114,9 +114,11 @@ class Browser:
 
 
 @asynccontextmanager
-async def browser(**settings: Any) -> AsyncIterator[Browser]:
-    """A browser with a login as administrator, on a started broker."""
-    async with rest() as client:
+async def browser(
+    broker: Mapping[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[Browser]:
+    """A browser with a login as administrator, on a started broker with these settings."""
+    async with rest(**broker or {}) as client:
         console = ConsoleGateway(
             client.gateway.serve, ConsoleSettings(enabled=True, **settings), "server-1"
         )

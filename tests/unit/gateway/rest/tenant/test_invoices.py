@@ -5,8 +5,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.published_invoices import publish
 from tests.unit.gateway.rest.support import Rest, rest
-from tests.unit.gateway.rest.tenant.published_invoices import publish
 
 from opentalos.adapters.local.invoice_folder import InvoiceDocuments
 

@@ -1,1 +1,1 @@
-"""Pages of a tenant: quotas, principals."""
+"""Pages of a tenant: quotas, principals and their keys, the audit log and encryption."""

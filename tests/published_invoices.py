@@ -16,7 +16,7 @@ from opentalos.pipelines.billing.plans.price_plan import Resource
 from opentalos.pipelines.billing.plans.price_plan_files import load_price_plans
 from opentalos.pipelines.lake.periods.month import Month
 
-PLANS: Final = Path(__file__).resolve().parents[5] / "examples" / "billing" / "plans"
+PLANS: Final = Path(__file__).resolve().parents[1] / "examples" / "billing" / "plans"
 TENANTS: Final = ("CLshop", "CLbank")
 
 

@@ -1,0 +1,1 @@
+"""Pages of structured tables, their rows and streams."""
