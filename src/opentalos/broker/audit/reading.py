@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 
 from opentalos.broker.context import BrokerContext
 from opentalos.catalog.access.roles import may_look
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import PermissionDenied, TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.message import StoredBlock
 from opentalos.model.names import AUDIT_TOPIC, SYSTEM_TENANT
 from opentalos.wire.message import decode_block
-from opentalos.wire.metrics.audit_event import AuditEvent
+from opentalos.wire.metrics.audit_event import AuditEvent, AuditOutcome
 
 PARTITION: Final = 0  # all events are in one partition, so that they have one order
 SCANNED_EVENTS_MAX: Final = 2_000  # of one page: they are decoded on the loop, block by block
@@ -28,7 +28,7 @@ class AuditPage(NamedTuple):
 
 class AuditService:
     """Administrators see every event; others what their tenant did, or what was done to what
-    their tenant owns."""
+    their tenant owns; not what it was denied of another tenant's, which would say what exists."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -88,4 +88,16 @@ def _take(
 
 def _concerns(event: AuditEvent, caller: Principal) -> bool:
     mine = (caller.id, caller.owner_id)
-    return caller.admin or event.owner in mine or event.tenant in mine or event.principal in mine
+    if caller.admin or event.owner in mine:
+        return True
+    return (event.tenant in mine or event.principal in mine) and not _reveals(event)
+
+
+def _reveals(event: AuditEvent) -> bool:
+    """Whether the event says that another tenant's resource exists: nothing is recorded of those
+    that do not, or with another error (I8)."""
+    if event.outcome == AuditOutcome.DONE:
+        return False
+    return event.error.endswith("NotExist") or (
+        event.error == PermissionDenied.__name__ and event.owner != ""
+    )

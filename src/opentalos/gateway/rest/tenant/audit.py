@@ -56,6 +56,6 @@ ROUTES = (
             "limit": integer(1, EVENTS_MAX, about=f"Default {EVENTS_DEFAULT}."),
         },
         notes="Administrators get every event; others what their tenant did, and what was done to "
-        "what their tenant owns. Oldest first.",
+        "what their tenant owns; not what they were denied of other tenants'. Oldest first.",
     ),
 )  # fmt: skip

@@ -34,3 +34,30 @@ async def test_only_known_callers_and_valid_pages(call: Rest) -> None:
     assert (await call("GET", "audit", by="")).status == 401
     assert (await call("GET", "audit?page=-1")).status == 400
     assert (await call("GET", "audit?limit=0")).status == 400
+
+
+async def test_a_denial_does_not_say_that_a_resource_of_another_tenant_exists(call: Rest) -> None:
+    await call.user("bob")
+
+    def event(number: int, owner: str, outcome: str, error: str) -> AuditEvent:
+        return AuditEvent(
+            f"{number}", number, "s1", "bob", "bob", "10.0.0.1", "r", "DESCRIBE_TOPIC",
+            f"{owner}#t#1", owner, outcome, error,
+        )  # fmt: skip
+
+    events = [
+        event(1, "alice", "denied", "PermissionDenied"),
+        event(2, "", "failed", "TopicNotExist"),
+        event(3, "bob", "denied", "PermissionDenied"),
+        event(4, "", "denied", "PermissionDenied"),
+        event(5, "alice", "done", ""),
+    ]
+    encoded = [found.encode() for found in events]
+    await call.world.broker.system_topics.put(AUDIT_TOPIC, encoded, key="audit")
+
+    async def seen(by: str) -> list[str]:
+        return [found["id"] for found in (await call("GET", "audit", by=by)).document["events"]]
+
+    assert await seen("bob") == ["3", "4", "5"]
+    assert await seen("alice") == ["1", "5"]
+    assert len(await seen("root")) == 5

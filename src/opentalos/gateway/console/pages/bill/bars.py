@@ -36,14 +36,21 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A drawing, for the macro ``bars``."""
+    """A drawing, for the macro ``bars``. ``label_from``: where the short labels below it start."""
 
     bars: Sequence[Bar]
+    label_from: int = 0
 
     @property
     def width(self) -> int:
         """Of the drawing."""
         return max(1, len(self.bars)) * WIDTH
+
+    @property
+    def largest(self) -> Bar | None:
+        """The highest bar, which gives the scale; None: all are empty."""
+        bar = max(self.bars, key=lambda bar: sum(bar.parts), default=None)
+        return bar if bar is not None and sum(bar.parts) > 0 else None
 
     @property
     def pieces(self) -> Sequence[tuple[Bar, Sequence[Piece]]]:
@@ -64,7 +71,8 @@ class Bars:
     @property
     def ends(self) -> Sequence[str]:
         """Labels below the drawing, evenly apart."""
-        if len(self.bars) <= ENDS:
-            return [bar.label for bar in self.bars]
-        step = (len(self.bars) - 1) / (ENDS - 1)
-        return [self.bars[round(index * step)].label for index in range(ENDS)]
+        labels = [bar.label[self.label_from :] for bar in self.bars]
+        if len(labels) <= ENDS:
+            return labels
+        step = (len(labels) - 1) / (ENDS - 1)
+        return [labels[round(index * step)] for index in range(ENDS)]

@@ -72,7 +72,7 @@ async def _tenant(visit: Visit, tenant: str) -> View:
     invoices: Sequence[Mapping[str, Any]] = listed["invoices"] if listed else ()
     newest = await visit.rest.maybe("invoices", invoices[0]["month"], tenant) if invoices else None
     topics = [row for row in (status["topics"] if status else ()) if row["owner"] == tenant]
-    rows = [_topic(topic, traffic, series.SPANS[span]) for topic in topics]
+    rows = [_topic(topic, traffic) for topic in topics]
     rows.sort(key=lambda row: row["bytes_in"], reverse=True)
     return View(
         template="bill/tenant.html",
@@ -127,31 +127,34 @@ def cost_bars(invoice: Mapping[str, Any]) -> Bars:
 
 
 def _month_bars(invoices: Sequence[Mapping[str, Any]], tenant: str) -> Bars:
-    """Charges per month, the oldest first."""
-    return Bars(
-        [
-            Bar(
-                invoice["month"],
-                (max(0.0, float(invoice["charges"] or 0)),),
-                money(invoice["charges"], 2, invoice["currency"]),
-                url("bills", tenant, invoice["month"]),
-            )
-            for invoice in reversed(invoices)
-        ]
-    )
+    """Charges of a year until the newest invoice, the oldest month first."""
+    if not invoices:
+        return Bars([])
+    found = {invoice["month"]: invoice for invoice in invoices}
+    year, number = map(int, invoices[0]["month"].split("-"))
+    last = year * MONTHS_SHOWN + number - 1
+    months = [divmod(last - before, MONTHS_SHOWN) for before in range(MONTHS_SHOWN)]
+    names = [f"{year:04}-{month + 1:02}" for year, month in reversed(months)]
+    return Bars([_month_bar(name, found.get(name), tenant) for name in names])
+
+
+def _month_bar(month: str, invoice: Mapping[str, Any] | None, tenant: str) -> Bar:
+    if invoice is None:
+        return Bar(month, (), "no invoice")
+    text = money(invoice["charges"], 2, invoice["currency"])
+    amount = max(0.0, float(invoice["charges"] or 0))
+    return Bar(month, (amount,), text, url("bills", tenant, month))
 
 
 def _entry(invoice: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**invoice, "shown": money(invoice["amount"], 2, invoice["currency"])}
 
 
-def _topic(
-    topic: Mapping[str, Any], traffic: Sequence[series.Series], span_s: int
-) -> dict[str, Any]:
+def _topic(topic: Mapping[str, Any], traffic: Sequence[series.Series]) -> dict[str, Any]:
     """Usage of a topic within the span; the rates of a series are per second."""
     name = f"{topic['owner']}/{topic['name']}"
     messages, incoming, outgoing = (found.of("topic", name) for found in traffic)
-    steps = [max(1, span_s // max(1, len(found.times_s))) for found in traffic]
+    steps = [_step_s(found) for found in traffic]
     return {
         "name": topic["name"],
         "path": name,
@@ -161,6 +164,11 @@ def _topic(
         "stored": topic["bytes"] or 0,
         "rate": incoming,
     }
+
+
+def _step_s(found: series.Series) -> int:
+    times = found.times_s
+    return times[1] - times[0] if len(times) > 1 else 1
 
 
 def _sum(values: Sequence[float | None], step_s: int) -> float:

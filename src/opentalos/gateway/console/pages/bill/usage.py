@@ -144,7 +144,8 @@ def _parts(visit: Visit, name: str, span: Span, counts: Counts, chosen: int) -> 
             for text, count, link in zip(texts, sums, links, strict=True)
         ]
         if sums
-        else []
+        else [],
+        label_from=0 if span.step == timedelta(days=1) else len("2026-01-31T"),
     )
     return {
         "bars": bars,
@@ -203,7 +204,8 @@ def _of_hour(usage: Mapping[str, Any] | None, begin_ms: int) -> Sequence[Mapping
 
 
 def _minute_bars(rows: Sequence[Mapping[str, Any]], name: str, shown: Any) -> Bars:
-    return Bars([Bar.at(row["minute_ms"], (row[name],), shown(row[name])) for row in rows])
+    bars = [Bar.at(row["minute_ms"], (row[name],), shown(row[name])) for row in rows]
+    return Bars(bars, label_from=len("2026-01-31 "))
 
 
 def _above(span: Span) -> Sequence[str]:

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from opentalos.gateway.console.calls import RestError
 from opentalos.gateway.console.page import EVERYBODY, READERS, Done, Page, View, Visit, url
-from opentalos.gateway.console.pages import series
 from opentalos.gateway.console.pages.table.tables import columns_of, trail
 from opentalos.gateway.console.paging import part
 
@@ -17,7 +16,6 @@ async def show(visit: Visit) -> View:
     """Columns, indexes, state and use."""
     name = visit.places["table"]
     table = await visit.rest.get("tables", name)
-    span = visit.query.choice("span", tuple(series.SPANS), "1h")
     return View(
         template="table/table.html",
         title=table["name"],
@@ -26,26 +24,11 @@ async def show(visit: Visit) -> View:
             "tab": "",
             "part": part(visit.query, columns(table), rows=100),
             "key": [part["column"] for part in (*table["group"], *table["key"])],
-            "span": span,
-            "spans": tuple(series.SPANS),
-            "charted": _charts(span) if visit.who.looks else (),
-            **({"charts": True} if visit.who.looks else {}),
         },
         cli=(f"talos table describe {name}",),
         refresh_s=REFRESH_S,
         trail=trail(),
     )
-
-
-def _charts(span: str) -> Sequence[tuple[str, str, str]]:
-    """Title, source and unit of each chart; REST has them for the server, not by table."""
-    return [
-        (f"Latency of {word}, all tables of the server, ms", series.source(names, span=span), "")
-        for word, names in (
-            ("reads", "table_read_p50,table_read_p99"),
-            ("writes", "table_write_p50,table_write_p99"),
-        )
-    ]
 
 
 def columns(table: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

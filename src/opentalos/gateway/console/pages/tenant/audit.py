@@ -39,7 +39,7 @@ async def show(visit: Visit) -> View:
         since_ms = visit.now_ms - SPANS[span] * 1_000
     read = await _read(visit, since_ms)
     found = _filtered(visit, read.events)
-    newest = list(reversed(found))
+    newest = [{**event, "short": _short(event["resource"])} for event in reversed(found)]
     return View(
         template="tenant/audit.html",
         title="Audit log",
@@ -106,6 +106,12 @@ def _filtered(visit: Visit, events: Sequence[Mapping[str, Any]]) -> Sequence[Map
     return found
 
 
+def _short(resource: str) -> str:
+    """OWNER/NAME of a topic or table, whose resource has a unique id, too."""
+    parts = resource.split("#")
+    return "/".join(parts[:2]) if len(parts) == 3 else resource
+
+
 def _bars(events: Sequence[Mapping[str, Any]], since_ms: int, now_ms: int) -> Bars:
     """Events over time, with those that were not done."""
     step = max(1, -(-(now_ms - since_ms) // BARS))
@@ -121,7 +127,8 @@ def _bars(events: Sequence[Mapping[str, Any]], since_ms: int, now_ms: int) -> Ba
                 f"{count['done']:,} done, {count['not done']:,} not",
             )
             for index, count in enumerate(counts)
-        ]
+        ],
+        label_from=len("2026-"),
     )
 
 
