@@ -17,17 +17,24 @@ from opentalos.catalog.quota.throttle import ThrottleHandle
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.model.errors import (
+    NotOwner,
     OffsetOutOfRange,
     PartitionNotExist,
+    PartitionNotServing,
     TalosError,
     ThrottleRejected,
 )
 from opentalos.model.identity import Permission, Principal
-from opentalos.model.message import OffsetRange, PayloadFormat, StoredBlock
+from opentalos.model.message import OffsetRange, PartitionKey, PayloadFormat, StoredBlock
 from opentalos.wire.kafka.records import is_stored_batch
 from opentalos.wire.message.message import Message
 
 FETCH_BYTES_MAX = 32 << 20  # of one call, unless its first block is larger
+# A partition that has just arrived here has no messages for so long, instead of an error: clients
+# pause for much longer after one than it takes to open.
+OPENING_MAX_S = 1.0
+OPENING_LOOK_S = 0.02  # between two attempts
+OPENING_COUNT_MAX = 10_000
 RUN_MESSAGES_MAX = 500  # decoded and given back as one; about a millisecond
 
 
@@ -61,8 +68,8 @@ class FetchedPlace:
     """What was read at one place, or why nothing could be."""
 
     __slots__ = (
-        "bytes", "error", "full", "handle", "log", "messages", "offset", "offsets", "parts",
-        "place",
+        "bytes", "error", "full", "handle", "log", "messages", "offset", "offsets", "opening",
+        "parts", "place",
     )  # fmt: skip
 
     def __init__(self, place: FetchPlace) -> None:
@@ -71,6 +78,7 @@ class FetchedPlace:
         self.bytes = self.messages = 0
         self.offsets = OffsetRange(-1, -1)  # retained; -1: not known
         self.error: TalosError | None = None
+        self.opening = False  # this server serves it, but not at this moment
         self.full = False  # nothing more is read
         self.log: PartitionLog | None = None
         self.handle: ThrottleHandle | None = None
@@ -89,6 +97,7 @@ class FetchService:
     def __init__(self, context: BrokerContext, messages: MessageService) -> None:
         self._context, self._messages = context, messages
         self.waiting = 0  # calls that wait for messages
+        self._opening_s: dict[PartitionKey, float] = {}  # since when they could not be read
 
     async def fetch(
         self, caller: Principal, places: Sequence[FetchPlace], bounds: FetchBounds
@@ -112,7 +121,9 @@ class FetchService:
             enough = total >= min(bounds.bytes_min, bytes_max)
             if enough or loop.time() >= deadline_s or any(each.error for each in found):
                 return FetchResult(found, self._charge(caller, found))
-            if not await self._arrival(found, deadline_s):
+            if any(each.opening for each in found):
+                await asyncio.sleep(min(OPENING_LOOK_S, deadline_s - loop.time()))
+            elif not await self._arrival(found, deadline_s):
                 deadline_s = 0.0  # one more round: retained offsets may have changed
 
     def _opened(self, caller: Principal, place: FetchPlace) -> FetchedPlace:
@@ -134,6 +145,7 @@ class FetchService:
         """Read on at a place, from memory where that is possible."""
         log, place = found.log, found.place
         assert log is not None
+        found.opening = False
         if found.offsets.next == found.offset == log.high_watermark and log.served:
             return  # looked at before, and nothing has arrived
         bytes_max = min(place.bytes_max - found.bytes, most - total)
@@ -147,11 +159,28 @@ class FetchService:
             if read is None or not read.blocks:
                 read = await log.read(found.offset, messages_max=many, bytes_max=few)
             found.offsets = read.range
+            if self._opening_s:
+                self._opening_s.pop(log.key, None)
             await self._take(caller, found, read.blocks, (total, bytes_max))
         except TalosError as error:
+            if log.served and self._may_open(error, log.key):
+                found.opening = True
+                return
             found.full = True
             if not found.parts:
                 found.error = error
+
+    def _may_open(self, error: TalosError, key: PartitionKey) -> bool:
+        """Whether it may be over in a moment; another owner is none of that."""
+        if not isinstance(error, PartitionNotServing) or isinstance(error, NotOwner):
+            return False
+        if len(self._opening_s) >= OPENING_COUNT_MAX:
+            self._opening_s.clear()
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._opening_s.setdefault(key, now_s) < OPENING_MAX_S:
+            return True
+        del self._opening_s[key]
+        return False
 
     async def _take(
         self,
