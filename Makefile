@@ -6,7 +6,7 @@ PY := .venv/bin/python
 ACCELERATOR_ARGUMENT := $(if $(filter off,$(ACCELERATOR)),--remove,--if-possible)
 SPARK_KILLS := $(wildcard tests/spark/*/test_*_kills.py)
 
-.PHONY: help setup accelerator quick check test release demo bench bench-compare bench-cluster bench-placement bench-sdk bench-spark bench-sds bench-kafka faults replay soak generate lock package image-check docs docs-serve clean
+.PHONY: help setup accelerator quick check test compat-franz-go release demo bench bench-compare bench-cluster bench-placement bench-sdk bench-spark bench-sds bench-kafka faults replay soak generate lock package image-check docs docs-serve clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
@@ -29,14 +29,19 @@ check: setup  ## what gates a commit: quick, then contract and simulation
 	@$(PY) scripts/run_lanes.py quick check
 
 test: setup  ## every test lane; this is CI; ACCELERATOR=off: without native threads
-	@$(PY) scripts/install_chromium.py
+	@$(PY) scripts/install_programs.py
 	@$(PY) scripts/fetch_console_assets.py --tests
+	@$(PY) scripts/fetch_franz_go.py
 	@$(PY) scripts/build_accelerator.py $(ACCELERATOR_ARGUMENT)
 	@$(PY) scripts/run_lanes.py quick check spark single backends faults
 
 demo:  ## a server and two clients of one group; DEMO_EXIT=1 ends after the tour
 	@$(PYTHON) scripts/make_venvs.py --demo
 	@$(PY) -m opentalos.cli.main demo $(if $(DEMO_EXIT),--exit)
+
+compat-franz-go: setup  ## franz-go's own tests of its client against our server; fetches Go if there is none
+	@$(PY) scripts/fetch_franz_go.py
+	@$(PY) -m pytest -q -s tests/compat/test_franz_go.py
 
 bench: setup  ## measure speed and memory; BENCH="--quick" or names of figures
 	@$(PY) -m bench.run $(BENCH)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
-from scripts.install_chromium import REMEDY, chromium
+from scripts.install_programs import CHROMIUM
 from tests.e2e.console.browsing import PHONE, Login, Visitor, visitor
 from tests.e2e.rest.client import authorization, rest
 from tests.published_invoices import publish
@@ -140,8 +140,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    program = chromium()
-    assert program is not None, REMEDY
+    program = CHROMIUM.path
+    assert program is not None, f"{CHROMIUM.about}: {CHROMIUM.remedy}"
     with sync_playwright() as playwright:
         # As root in a container Chromium has no sandbox, and little shared memory.
         arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from scripts.install_chromium import REMEDY, chromium
+from scripts.install_programs import CHROMIUM
 from tests.server_process import ServerProcess
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,8 +61,8 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def browse(profile: Path, url: str, size: tuple[int, int], *what: str) -> str:
     """Open a page, and end. Returns: what the browser printed."""
-    program = chromium()
-    assert program is not None, REMEDY
+    program = CHROMIUM.path
+    assert program is not None, CHROMIUM.remedy
     command = [
         program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
         "--disable-dev-shm-usage", f"--virtual-time-budget={LOADED_MS}",
