@@ -26,7 +26,7 @@ APIS = (
     " Heartbeat LeaveGroup SyncGroup DescribeGroups ListGroups SaslHandshake ApiVersions"
     " CreateTopics DeleteTopics DeleteRecords InitProducerId OffsetForLeaderEpoch DescribeAcls"
     " CreateAcls DeleteAcls DescribeConfigs SaslAuthenticate CreatePartitions DeleteGroups"
-    " IncrementalAlterConfigs OffsetDelete DescribeCluster ConsumerGroupHeartbeat"
+    " AlterConfigs IncrementalAlterConfigs OffsetDelete DescribeCluster ConsumerGroupHeartbeat"
     " ConsumerGroupDescribe DescribeTopicPartitions"
 ).split()
 NAMES = (

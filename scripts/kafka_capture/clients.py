@@ -94,10 +94,12 @@ def _confluent_admin(admin: Any, topic: str, group: str) -> None:
             )
         ],
     )
+    whole = rd.ConfigResource(rd.ConfigResource.Type.TOPIC, topic, {"retention.ms": "86400000"})
     right = ("alice", rd.ResourcePatternType.LITERAL, "User:alice", "*")
     binding = (rd.ResourceType.TOPIC, topic, *right[1:], rd.AclOperation.READ)
     steps: dict[str, Callable[[], Any]] = {
         "configs": lambda: each(admin.incremental_alter_configs([resource])),
+        "replace configs": lambda: each(admin.alter_configs([whole])),
         "cluster": lambda: admin.describe_cluster(request_timeout=WAIT_S).result(),
         "offsets": lambda: each(
             admin.list_offsets({place: rd.OffsetSpec.latest()}, request_timeout=WAIT_S)

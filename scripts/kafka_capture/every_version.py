@@ -65,6 +65,8 @@ class Session:
         resource: Any = {"resource_type": TOPIC, "resource_name": self.topic}
         change: Any = [{"name": "retention.ms", "config_operation": 0, "value": "86400000"}]
         self.call(K.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource | {"configs": change}]})
+        whole: Any = [{"name": "retention.ms", "value": "86400000"}]
+        self.call(K.ALTER_CONFIGS, {"resources": [resource | {"configs": whole}]})
         keys = ["retention.ms", "cleanup.policy", "max.message.bytes"]
         asked: Any = resource | {"configuration_keys": keys}
         self.call(K.DESCRIBE_CONFIGS, {"resources": [asked], "include_synonyms": True})

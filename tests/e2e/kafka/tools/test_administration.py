@@ -96,6 +96,30 @@ def test_settings_are_shown_changed_and_reset(tools: KafkaTools, alice: Login) -
     assert "configuration file" in refused.text
 
 
+def test_what_the_tool_for_producers_and_consumers_cannot_grant_is_said(
+    tools: KafkaTools, alice: Login, bob: Login
+) -> None:
+    """The rest is granted: both tools can do their work afterwards."""
+    tools.done(alice, "topics", "--create", "--topic", "piped", "--partitions", "1")
+    add = ("acls", "--add", "--allow-principal", "User:bob", "--topic", "piped")
+    producer = tools.run(alice, *add, "--producer")
+    assert producer.status == 1
+    assert "CREATE of User:bob on topic 'piped'" in producer.text
+    assert operations(tools, alice, "piped") == {"WRITE", "DESCRIBE"}
+    consumer = tools.run(alice, *add, "--consumer", "--group", "readers")
+    assert consumer.status == 1
+    assert "READ of User:bob on group 'readers'" in consumer.text
+    assert "groups need no entry" in consumer.text
+    tools.done(alice, *add, "--operation", "Read")
+    assert operations(tools, alice, "piped") == {"WRITE", "DESCRIBE", "READ"}
+    tools.done(alice, "topics", "--delete", "--topic", "piped")
+
+
+def operations(tools: KafkaTools, who: Login, topic: str) -> set[str]:
+    listed = tools.done(who, "acls", "--list", "--topic", topic)
+    return set(re.findall(r"operation=(\w+)", listed))
+
+
 def test_permissions_are_access_control_lists(
     tools: KafkaTools, alice: Login, bob: Login, kafka_server: ServerProcess
 ) -> None:

@@ -44,6 +44,7 @@ TABLE: Table = {
     ApiKey.DELETE_TOPICS: Served(topics.delete, (1, 6)),
     ApiKey.CREATE_PARTITIONS: Served(partitions.create, (0, 3)),
     ApiKey.DESCRIBE_CONFIGS: Served(configs.describe, (1, 4)),
+    ApiKey.ALTER_CONFIGS: Served(configs.replace, (0, 2)),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Served(configs.alter, (0, 1)),
     ApiKey.DESCRIBE_ACLS: Served(acls.describe, (1, 3)),
     ApiKey.CREATE_ACLS: Served(acls.create, (1, 3)),

@@ -123,7 +123,29 @@ def entries_of(topic: str, resource: str, identifier: str, mask: int) -> list[En
 
 
 def grant_of(asked: Any) -> Grant:
-    """The grant of an AclCreation. Raises: Refused: permissions cannot express it."""
+    """The grant of an AclCreation. Raises: Refused: permissions cannot express it.
+
+    The text names the entry: tools add several at once, and show the first text alone.
+    """
+    try:
+        return _grant_of(asked)
+    except Refused as error:
+        raise _refused(f"no permission is {_entry_text(asked)}: {error}") from error
+
+
+def _entry_text(asked: Any) -> str:
+    """As people write it."""
+    operation = _name_of(AclOperation, asked.operation)
+    kind = _name_of(ResourceType, asked.resource_type).lower()
+    principal, name = asked.principal[:_SHOWN_MAX], asked.resource_name[:_SHOWN_MAX]
+    return f"{operation} of {principal} on {kind} {name!r}"
+
+
+def _name_of(kind: type[IntEnum], value: int) -> str:
+    return kind(value).name if value in list(kind) else f"{kind.__name__} {value}"
+
+
+def _grant_of(asked: Any) -> Grant:
     if asked.resource_type != ResourceType.TOPIC:
         raise _refused(_why_not_resource(asked.resource_type))
     if asked.resource_pattern_type != PatternType.LITERAL or asked.resource_name == "*":

@@ -1,8 +1,13 @@
-"""DescribeConfigs and IncrementalAlterConfigs of topics, and what servers show of theirs."""
+"""Settings of topics, shown and changed, and what servers show of theirs.
 
+Source: Apache Kafka 4.3, protocol guide; KIP-339 for the difference between the two changes.
+"""
+
+from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from opentalos.broker.context import BrokerConfig
 from opentalos.broker.values import Topic
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
@@ -22,11 +27,22 @@ from opentalos.gateway.kafka.handlers.admin.topic_configs import (
     Source,
     TopicConfig,
     ask,
+    asked_instead,
     check_fixed,
     source_of,
 )
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Permission
+from opentalos.wire.kafka._generated import (
+    alter_configs_request as replacing,
+)
+from opentalos.wire.kafka._generated import (
+    alter_configs_response as replaced,
+)
+from opentalos.wire.kafka._generated import (
+    incremental_alter_configs_response as changed,
+)
+from opentalos.wire.kafka._generated.alter_configs_response import AlterConfigsResponse
 from opentalos.wire.kafka._generated.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -37,12 +53,8 @@ from opentalos.wire.kafka._generated.describe_configs_response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from opentalos.wire.kafka._generated.incremental_alter_configs_request import (
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
+from opentalos.wire.kafka._generated.incremental_alter_configs_request import AlterConfigsResource
 from opentalos.wire.kafka._generated.incremental_alter_configs_response import (
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
 from opentalos.wire.kafka.errors import ErrorCode
@@ -144,39 +156,78 @@ def _of_server(
 
 
 async def alter(services: Services, call: KafkaCall) -> IncrementalAlterConfigsResponse:
-    """Change settings of topics; all of one topic's in one change, or none."""
-    request: IncrementalAlterConfigsRequest = call.request
-    turns = Turns()
-    twice = repeated(_key(resource) for resource in request.resources)
+    """Change the settings that are named."""
+    done = await _change(services, call, _operations)
+    return IncrementalAlterConfigsResponse(
+        throttle_time_ms=max((each.throttle_ms for each in done), default=0),
+        responses=[changed.AlterConfigsResourceResponse(**each.fields) for each in done],
+    )
 
-    async def change(resource: AlterConfigsResource) -> None:
+
+async def replace(services: Services, call: KafkaCall) -> AlterConfigsResponse:
+    """Set the settings that are named, and all others to their defaults."""
+    done = await _change(services, call, _replacements)
+    return AlterConfigsResponse(
+        throttle_time_ms=max((each.throttle_ms for each in done), default=0),
+        responses=[replaced.AlterConfigsResourceResponse(**each.fields) for each in done],
+    )
+
+
+class _Changed(NamedTuple):
+    """What became of one resource, and how the response says it."""
+
+    throttle_ms: int
+    fields: Mapping[str, Any]
+
+
+def _operations(resource: AlterConfigsResource, config: BrokerConfig) -> Asked:
+    """Raises: Refused."""
+    asked = Asked()
+    for each in resource.configs:
+        ask(asked, each.name, each.config_operation, each.value, config)
+    return asked
+
+
+def _replacements(resource: replacing.AlterConfigsResource, config: BrokerConfig) -> Asked:
+    """Raises: Refused."""
+    return asked_instead({each.name: each.value for each in resource.configs}, config)
+
+
+async def _change(
+    services: Services, call: KafkaCall, asked_of: Callable[[Any, BrokerConfig], Asked]
+) -> list[_Changed]:
+    """All settings of one topic in one change, or none."""
+    resources, turns = call.request.resources, Turns()
+    twice = repeated(_key(resource) for resource in resources)
+
+    async def change(resource: Any) -> None:
         await turns.take()
         if _key(resource) in twice:
             raise Refused(ErrorCode.INVALID_REQUEST, "the request names this resource twice")
-        await _alter(services, call, resource, request.validate_only)
+        await _alter(services, call, resource, asked_of)
 
-    results: list[Any] = []
-    throttle_ms = 0
-    for resource in request.resources:
+    results = []
+    for resource in resources:
         done = await outcome(change(resource))
-        throttle_ms = max(throttle_ms, done.throttle_ms)
-        results.append(
-            AlterConfigsResourceResponse(
-                error_code=done.code,
-                error_message=done.text,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
-    return IncrementalAlterConfigsResponse(throttle_time_ms=throttle_ms, responses=results)
+        fields = {
+            "error_code": done.code,
+            "error_message": done.text,
+            "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name,
+        }
+        results.append(_Changed(done.throttle_ms, fields))
+    return results
 
 
-def _key(resource: AlterConfigsResource) -> tuple[int, str]:
+def _key(resource: Any) -> tuple[int, str]:
     return (resource.resource_type, resource.resource_name)
 
 
 async def _alter(
-    services: Services, call: KafkaCall, resource: AlterConfigsResource, validate_only: bool
+    services: Services,
+    call: KafkaCall,
+    resource: Any,
+    asked_of: Callable[[Any, BrokerConfig], Asked],
 ) -> None:
     """Raises: TalosError, Refused."""
     if resource.resource_type == Resource.SERVER:
@@ -191,10 +242,8 @@ async def _alter(
         services,
         lambda: context.find_topic(caller, Permission.CHANGE_TOPIC, resource.resource_name),
     )
-    asked = Asked()
-    for config in resource.configs:
-        ask(asked, config.name, config.config_operation, config.value, context.config)
+    asked = asked_of(resource, context.config)
     planned = broker.topics.trials.change_attribute(caller, topic.resource, asked.change)
     check_fixed(planned, asked, context.config)
-    if asked.changes and not validate_only:
+    if asked.changes and not call.request.validate_only:
         await broker.topics.change_attribute(caller, topic.resource, asked.change)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from opentalos.broker.cluster.kafka_nodes import KafkaNode
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.admin.topic_configs import (
     UNLIMITED,
@@ -32,7 +33,24 @@ def _configured(
     return ServerConfig(name, kind, Source.SERVER, value, f"{setting} in the configuration file.")
 
 
+def _advertised(services: Services) -> str:
+    """What Metadata names for this server; empty: clients cannot reach it."""
+    nodes = services.broker.kafka_nodes
+    protocol = "SASL_SSL" if services.port.tls is not None else "SASL_PLAINTEXT"
+    own = (node for node in nodes.nodes() if node.number == nodes.own)
+    return ",".join(f"{protocol}://{_authority(node)}" for node in own)
+
+
+def _authority(node: KafkaNode) -> str:
+    return f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"
+
+
 SERVER_CONFIGS: Final = (
+    _configured("advertised.listeners", Kind.LIST, _advertised, "[kafka] advertise"),
+    _configured(
+        "node.id", Kind.INT, lambda services: str(services.broker.kafka_nodes.own),
+        "Follows from [server] name",
+    ),
     _configured(
         "num.partitions", Kind.INT,
         lambda services: str(services.broker.context.config.topic.partitions_default),

@@ -171,6 +171,7 @@ _LISTED: Final = (
     ),
 )  # fmt: skip
 CONFIGS: Final[Mapping[str, TopicConfig]] = {config.name: config for config in _LISTED}
+_SAME: Final = frozenset(("talos.durability", "flush.messages"))  # two names of one setting
 _AT_CREATION: Final = {"talos.durability": DURABILITY_KEY, "talos.partitioner": PARTITIONER_KEY}
 
 
@@ -210,6 +211,21 @@ def ask(asked: Asked, name: str, operation: int, value: str | None, config: Brok
         _reset(asked, entry, config)
     else:
         raise Refused(ErrorCode.INVALID_REQUEST, f"there is no operation {operation}")
+
+
+def asked_instead(values: Mapping[str, str | None], config: BrokerConfig) -> Asked:
+    """These settings and no others: what is left out gets its default. Raises: Refused.
+
+    How keys are spread stays, since nobody can change it.
+    """
+    asked = Asked()
+    for name, value in values.items():
+        ask(asked, name, Operation.SET, value, config)
+    same = _SAME if _SAME & values.keys() else frozenset[str]()
+    for name, entry in CONFIGS.items():
+        if not entry.read_only and name not in values and name not in same:
+            _reset(asked, entry, config)
+    return asked
 
 
 def check_fixed(topic: Topic, asked: Asked, config: BrokerConfig) -> None:

@@ -8,6 +8,7 @@ from tests.unit.gateway.kafka.handlers.admin.support import Client
 from opentalos.gateway.kafka.handlers.admin.configs import WORDY_MAX, Resource
 from opentalos.gateway.kafka.handlers.admin.topic_configs import CONFIGS, Operation
 from opentalos.model.limits import TopicLimits
+from opentalos.wire.kafka._generated import alter_configs_request as replacing
 from opentalos.wire.kafka._generated.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -112,6 +113,10 @@ async def test_servers_show_a_few_settings_and_cannot_be_changed() -> None:
         (server,) = await describe(client, "17", kind=Resource.SERVER, include_synonyms=True)
         shown = {entry.name: entry.value for entry in server.configs}
         assert (shown["num.partitions"], shown["message.max.bytes"]) == ("8", str(20 << 20))
+        own = w.broker.kafka_nodes
+        addresses = [f"SASL_PLAINTEXT://{node.host}:{node.port}" for node in own.nodes()]
+        assert shown["advertised.listeners"] == ",".join(addresses)
+        assert shown["node.id"] == str(own.own)
         assert all(entry.read_only for entry in server.configs)
         every, wrong = await describe(client, "", "name", kind=Resource.SERVER)
         assert (every.error_code, list(every.configs)) == (0, [])
@@ -245,3 +250,48 @@ async def test_a_request_for_many_settings_is_bounded() -> None:
         results = await describe(client, *names, include_documentation=True)
         assert [result.error_code for result in results[-2:]] == [0, ErrorCode.INVALID_REQUEST]
         assert (await describe(client, *names))[-1].error_code == 0
+
+
+async def replace(client: Client, name: str, version: int, **values: str | None) -> Any:
+    """``values``: settings with _ for each dot."""
+    configs = [
+        replacing.AlterableConfig(name=key.replace("_", "."), value=value)
+        for key, value in values.items()
+    ]
+    resource = replacing.AlterConfigsResource(
+        resource_type=int(Resource.TOPIC), resource_name=name, configs=configs
+    )
+    request = replacing.AlterConfigsRequest(resources=[resource])
+    (result,) = (await client.ask(ApiKey.ALTER_CONFIGS, request, version)).responses
+    return result
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_settings_that_a_replacement_leaves_out_get_their_defaults(version: int) -> None:
+    async with world() as w:
+        attributes = {"durability": "flushed", "partitioner": "official", "owner": "billing"}
+        await w.topic(ALICE, attributes=attributes)
+        client = Client(w, ALICE)
+
+        async def shown() -> tuple[str, ...]:
+            (result,) = await describe(client, "t")
+            values = {entry.name: entry.value for entry in result.configs}
+            return tuple(
+                values[name] for name in ("retention.ms", "retention.bytes", "talos.durability")
+            )
+
+        kept = await replace(client, "t", version, retention_ms="7200000", retention_bytes="99")
+        assert (kept.error_code, kept.resource_name) == (0, "t")
+        assert await shown() == ("7200000", "99", "synced")
+        kept = await replace(client, "t", version, flush_messages=str((1 << 63) - 1))
+        assert kept.error_code == 0
+        assert await shown() == ("86400000", "-1", "flushed")
+        topic = w.broker.context.topics.find(ALICE, "t")
+        assert topic.attributes["owner"] == "billing"
+        assert topic.attributes["partitioner"] == "official"
+        for name, value in (("segment_bytes", "1"), ("cleanup_policy", "compact"), ("x", None)):
+            refused = await replace(client, "t", version, **{name: value})
+            assert refused.error_code == ErrorCode.INVALID_CONFIG
+        assert await shown() == ("86400000", "-1", "flushed"), "nothing changed"
+        other = await replace(client.of(BOB), "t", version, retention_ms="7200000")
+        assert other.error_code != 0
