@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from opentalos.model.errors import LeaseNotHeld
 from opentalos.pipelines.lake.delta.files import DeltaFileWriter
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.written_rows import RowsMissing
@@ -33,6 +34,7 @@ from opentalos.pipelines.service_events.side_output import (
     side_layout,
     write_side,
 )
+from opentalos.pipelines.session import set_epoch
 
 SCHEMA = StructType(
     [
@@ -175,6 +177,33 @@ def test_a_batch_number_of_a_new_checkpoint_takes_nothing_away(
         batch = spark.createDataFrame([(0, offset, b"{")], MESSAGES)
         write_side(split_events(batch, SCHEMA, 1)[1], tmp_path, "jobs", 0)
     assert pq.read_table(side_folder(tmp_path, "jobs")).num_rows == 2
+
+
+def test_a_run_that_was_replaced_changes_nothing_of_the_side_output(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def put_aside(text: bytes, batch_id: int, epoch: int) -> None:
+        set_epoch(spark, epoch)
+        batch = spark.createDataFrame([(0, 10, text)], MESSAGES)
+        write_side(split_events(batch, SCHEMA, 1)[1], tmp_path, "jobs", batch_id)
+
+    def kept() -> list[bytes]:
+        found = pq.read_table(side_folder(tmp_path, "jobs")).to_pylist()
+        return sorted(row["value"] for row in found)
+
+    try:
+        put_aside(b"{", 1, 2)
+        for batch_id in (1, 2):  # the same batch with other rows, and one that nobody has written
+            with pytest.raises(LeaseNotHeld, match="a run with epoch 2 has written it"):
+                put_aside(b"late", batch_id, 1)
+        assert kept() == [b"{"]
+        put_aside(b"}", 1, 3)
+        put_aside(b"]", 2, 0)  # a run without a lease
+        assert kept() == [b"]", b"}"]
+        with pytest.raises(LeaseNotHeld):
+            put_aside(b"late", 3, 2)
+    finally:
+        set_epoch(spark, 0)
 
 
 def test_good_batches_leave_no_side_output(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Batches of a stream's messages become the table's state, also repeated and torn ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,29 @@ from tests.unit.sdk.stream_model import BEGIN_MS, SCHEMA, ModelTable, sorted_row
 
 from opentalos.model.change import Change, ChangeKind, StreamView
 from opentalos.model.datum import DataType
-from opentalos.model.errors import ConfigError, NotSupported
+from opentalos.model.errors import ConfigError, LeaseNotHeld, NotSupported
 from opentalos.model.table import KeyPart, TableSchema
 from opentalos.pipelines.lake.tables import PartTable
 from opentalos.pipelines.runtime.causes import cause_of
+from opentalos.pipelines.session import set_epoch
 from opentalos.pipelines.tables.pipeline import ReplayWriter
-from opentalos.pipelines.tables.replay_state import SPLIT_ROWS, Replay
+from opentalos.pipelines.tables.replay_state import (
+    GROUP_BYTES,
+    SPLIT_ROWS,
+    Replay,
+    staged,
+    stored_pieces,
+)
 from opentalos.sdk.core.table.values import typed_columns
 from opentalos.wire.sds.change import encode_change
 
 VIEWS = [StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE]
 MESSAGES = pa.schema([("value", pa.binary()), ("sequence_number", pa.string())])
+
+
+def message(replay: Replay, change: Change, table: str = "users") -> dict[str, Any]:
+    value = encode_change(replay.view, table, change, None)
+    return {"value": value, "sequence_number": str(change.sequence)}
 
 
 class Replaying:
@@ -42,13 +54,7 @@ class Replaying:
 
     def take(self, changes: Sequence[Change], *, table: str = "users") -> None:
         """One batch."""
-        rows = [
-            {
-                "value": encode_change(self.replay.view, table, change, None),
-                "sequence_number": str(change.sequence),
-            }
-            for change in changes
-        ]
+        rows = [message(self.replay, change, table) for change in changes]
         messages = self._spark.createDataFrame(pa.Table.from_pylist(rows, MESSAGES))
         self.writer(messages, self._batches)
         self._batches += 1
@@ -221,17 +227,21 @@ def test_no_row_of_the_state_passes_through_the_driver(spark: SparkSession, tmp_
     assert bench.state() == bench.table.records()
 
 
-def test_only_rows_that_change_become_python_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_rows_that_change_become_python_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table, replay = ModelTable(), Replay("users", SCHEMA, StreamView.MUTATE_LOG, parts=1)
-    for number in range(SPLIT_ROWS + 1):
+    for number in range(2 * SPLIT_ROWS + 1):
         table.put(f"row-{number}", n=number)
 
-    def message(change: Change) -> dict[str, Any]:
-        value = encode_change(replay.view, "users", change, None)
-        return {"value": value, "sequence_number": str(change.sequence)}
+    def joined(stored: Iterable[pa.Table], changes: Sequence[Change]) -> Iterator[pa.Table]:
+        messages = [message(replay, change) for change in changes]
+        return replay.joined(0, stored, pa.Table.from_pylist(messages, MESSAGES))
 
-    first = pa.Table.from_pylist([message(change) for change in table.changes], MESSAGES)
-    stored = replay.joined(0, replay.state_schema().empty_table(), first)
+    lake = replay.lake(tmp_path)
+    version = staged(lake, 0, joined([], table.changes)).column("version")[0].as_py()
+    lake.publish(0, version)
+    (file,) = lake.files()
     real, restored = Replay.states, list[int]()
 
     def counted(replay: Replay, rows: pa.Table) -> Any:
@@ -239,9 +249,81 @@ def test_only_rows_that_change_become_python_objects(monkeypatch: pytest.MonkeyP
         return real(replay, rows)
 
     monkeypatch.setattr(Replay, "states", counted)
-    last = [message(table.put(name, n=-1)) for name in ("row-7", f"row-{SPLIT_ROWS}")]
-    found = replay.joined(0, stored, pa.Table.from_pylist(last, MESSAGES))
-    assert restored == [2]
-    values = {row["id"]: row["n"] for row in found.select(["id", "n"]).to_pylist()}
-    assert found.num_rows == len(values) == SPLIT_ROWS + 1
+    last = [table.put(name, n=-1) for name in ("row-7", f"row-{2 * SPLIT_ROWS}")]
+    taken = list[int]()
+
+    def pieces() -> Iterator[pa.Table]:
+        for piece in stored_pieces(file):
+            taken.append(piece.num_rows)
+            yield piece
+
+    found = joined(pieces(), last)
+    first = next(found)
+    assert len(taken) == 1
+    assert first.num_rows == taken[0] - 1
+    rows = pa.concat_tables([first, *found])
+    assert max(taken) <= SPLIT_ROWS
+    assert sum(taken) == 2 * SPLIT_ROWS + 1
+    assert restored == [1, 1]
+    values = {row["id"]: row["n"] for row in rows.select(["id", "n"]).to_pylist()}
+    assert rows.num_rows == len(values) == 2 * SPLIT_ROWS + 1
     assert values == {record["id"]: record["n"] for record in table.records()}
+
+
+def test_a_part_is_written_in_bounded_row_groups(tmp_path: Path) -> None:
+    replay = Replay("users", SCHEMA, StreamView.MUTATE_LOG, parts=1)
+    table = ModelTable()
+    text = "x" * 1_000
+    for number in range(300):
+        table.put(f"row-{number}", n=number, text=f"{number} {text}")
+    messages = [message(replay, change) for change in table.changes]
+    (piece,) = replay.joined(0, [], pa.Table.from_pylist(messages, MESSAGES))
+    many = (GROUP_BYTES // piece.nbytes + 1) * 2
+    lake = replay.lake(tmp_path)
+    lake.publish(0, staged(lake, 0, [piece] * many).column("version")[0].as_py())
+    (file,) = lake.files()
+    metadata = pq.read_metadata(file)
+    assert metadata.num_rows == 300 * many
+    assert metadata.num_row_groups >= 2
+    pieces = list(stored_pieces(file))
+    assert sum(piece.num_rows for piece in pieces) == 300 * many
+
+
+def test_zeros_of_both_signs_are_one_key() -> None:
+    schema = TableSchema(
+        primary=(KeyPart("at"), KeyPart("of")),
+        attributes={"at": DataType.DOUBLE, "of": DataType.STRING, "n": DataType.INT64},
+    )
+    replay = Replay("users", schema, StreamView.MUTATE_LOG, parts=1)
+
+    def joined(stored: Iterable[pa.Table], at: float, of: str, n: int) -> pa.Table:
+        key = typed_columns(schema.attributes, {"at": at, "of": of})
+        columns = typed_columns(schema.attributes, {"n": n})
+        change = Change(ChangeKind.PUT, key, columns, {}, columns, False, BEGIN_MS + n, n)
+        messages = pa.Table.from_pylist([message(replay, change)], MESSAGES)
+        return pa.concat_tables(replay.joined(0, stored, messages))
+
+    first = joined([], 0.0, "a", 1)
+    both = joined([first], 0.5, "b", 1)  # each of its values is in another key, too
+    mixed = joined([both], 0.5, "a", 1)
+    found = joined([mixed], -0.0, "a", 2)
+    rows = {(row["at"], row["of"]): row["n"] for row in found.to_pylist()}
+    assert rows == {(0.0, "a"): 2, (0.5, "a"): 1, (0.5, "b"): 1}
+    assert found.num_rows == 3
+
+
+def test_a_run_that_was_replaced_publishes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Replaying(spark, tmp_path, StreamView.MUTATE_LOG)
+    try:
+        set_epoch(spark, 2)
+        bench.take([bench.table.put("a", n=1)])
+        late = bench.table.put("a", n=2)
+        set_epoch(spark, 1)
+        with pytest.raises(LeaseNotHeld, match="the state of users under epoch 1: a run with epo"):
+            bench.take([late])
+        assert bench.state() == [{"id": "a", "n": 1}]
+        set_epoch(spark, 3)
+        bench.take([late])
+        assert bench.state() == bench.table.records()
+    finally:
+        set_epoch(spark, 0)

@@ -6,7 +6,7 @@ Rows are written by Spark's Python workers, where they are; the driver receives 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -103,19 +103,20 @@ def write_files(rows: "DataFrame", writer: FileWriter, *, by: str = "") -> list[
     """
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        runs = _runs(batches, by) if by else [batches]
-        found = [asdict(file) for run in runs for file in writer.write(run)]
+        parts = (rows for _, rows in runs(batches, by)) if by else [batches]
+        found = [asdict(file) for rows in parts for file in writer.write(rows)]
         yield pa.RecordBatch.from_pylist(found, _WRITTEN)
 
     written = rows.mapInArrow(task, from_arrow_schema(_WRITTEN)).collect()
     return [DataFile.of(row.asDict()) for row in written]
 
 
-def _runs(batches: Iterable[pa.RecordBatch], column: str) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The rows of each value, one value after the other."""
+def runs(
+    batches: Iterable[pa.RecordBatch], column: str
+) -> Iterator[tuple[Any, Iterator[pa.RecordBatch]]]:
+    """The values of a column by which the rows are sorted, each with its rows; take these first."""
     parts = (part for batch in batches for part in _cut(batch, column))
-    for _, run in groupby(parts, key=lambda part: part.column(column)[0].as_py()):
-        yield run
+    yield from groupby(parts, key=lambda part: part.column(column)[0].as_py())
 
 
 def _cut(batch: pa.RecordBatch, column: str) -> Iterator[pa.RecordBatch]:

@@ -14,11 +14,21 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.table import TableSchema
 from opentalos.pipelines.batch_description import described
+from opentalos.pipelines.lake.folder_writers import fence, writing
+from opentalos.pipelines.lake.sink import runs
 from opentalos.pipelines.lake.tables import GRACE_S, HashTable
 from opentalos.pipelines.lake.written_rows import check_shared
 from opentalos.pipelines.pipeline import PipelineSettings, on_this_machine
+from opentalos.pipelines.session import epoch_of
 from opentalos.pipelines.tables.replay_start import ReplayStart, store, stored
-from opentalos.pipelines.tables.replay_state import MESSAGE, PART, STAGED, Replay, staged
+from opentalos.pipelines.tables.replay_state import (
+    MESSAGE,
+    PART,
+    STAGED,
+    Replay,
+    staged,
+    stored_pieces,
+)
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.core.config import split_key, split_urls
 from opentalos.sdk.core.table.stream_decode import stream_key, topic_name
@@ -157,13 +167,17 @@ class ReplayWriter:
         try:
             parts = sorted(part for (part,) in parted.select(PART).distinct().collect())
             if parts:
-                self._publish(self._joined(parted, parts), parts)
+                self._publish(self._joined(parted), parts)
         finally:
             parted.unpersist()
 
     def begin(self, scanned: DataFrame) -> None:
-        """Replace the whole state by a scan's rows."""
-        self._publish(self._staged(scanned), range(self._replay.parts))
+        """Replace the whole state by a scan's rows, each part by one task, whose rows are sorted by
+        Spark, which spills."""
+        parts = self._replay.parts
+        sorted_rows = scanned.repartitionById(parts, PART).sortWithinPartitions(PART)
+        written = sorted_rows.mapInArrow(_staged(self._lake), from_arrow_schema(STAGED))
+        self._publish(written, range(parts))
 
     def _follow_schema(self, spark: "SparkSession") -> None:
         """Add new columns of the table to every part, so that all files have the same columns."""
@@ -176,31 +190,30 @@ class ReplayWriter:
             files = zip(self._lake.parts(), self._lake.files(), strict=True)
             narrow = [part for part, file in files if wanted - set(pq.read_schema(file).names)]
             if narrow:
-                self._publish(self._staged(self._lake.read(spark, narrow)), narrow)
+                numbers = spark.createDataFrame([(part,) for part in narrow], f"{PART} int")
+                self._publish(self._joined(numbers), narrow)
             self._widened = True
 
     def _publish(self, written: DataFrame, parts: Iterable[int]) -> None:
         """Replace these parts by versions that workers have written; none: without rows.
 
-        Nothing is replaced before all are written, and no row passes through the driver.
+        Nothing is replaced before all are written, and no row passes through the driver. A run that
+        was replaced has joined its batch to a state that may be old by now: it publishes nothing.
         """
+        epoch = epoch_of(written.sparkSession)
         empty = self._replay.state_schema().empty_table()
         versions = {row[PART]: row.version for row in written.collect()}
-        for part in sorted(parts):
-            self._lake.publish(part, versions.get(part) or self._lake.stage(part, empty))
+        folder, what = self._lake.folder, f"the state of {self._replay.table}"
+        with writing(folder, what):
+            fence(folder, what, SdsReplay.name, epoch)
+            for part in sorted(parts):
+                self._lake.publish(part, versions.get(part) or self._lake.stage(part, empty))
         self._lake.sweep(GRACE_S)
 
-    def _staged(self, rows: DataFrame) -> DataFrame:
-        found: DataFrame = rows.groupBy(PART).applyInArrow(
-            _staged(self._lake), from_arrow_schema(STAGED)
-        )
-        return found
-
-    def _joined(self, messages: DataFrame, parts: list[int]) -> DataFrame:
-        stored = self._lake.read(messages.sparkSession, parts)
-        both = stored.groupBy(PART).cogroup(messages.groupBy(PART))
+    def _joined(self, messages: DataFrame) -> DataFrame:
+        """Messages, or rows with only their part, joined to the state, which tasks read."""
         work = _joined(self._replay, self._lake)
-        joined: DataFrame = both.applyInArrow(work, from_arrow_schema(STAGED))
+        joined: DataFrame = messages.groupBy(PART).applyInArrow(work, from_arrow_schema(STAGED))
         return joined
 
 
@@ -310,18 +323,26 @@ def _parted(replay: Replay) -> Any:
 
 
 def _joined(replay: Replay, lake: HashTable) -> Any:
-    def run(key: tuple[Any, ...], stored: pa.Table, messages: pa.Table) -> pa.Table:
+    def run(key: tuple[Any, ...], messages: pa.Table) -> pa.Table:
         part = key[0].as_py()
-        return staged(lake, part, replay.joined(part, stored, messages))
+        stored = (piece for file in lake.files([part]) for piece in stored_pieces(file))
+        given = messages if "value" in messages.column_names else MESSAGE.empty_table()
+        version = staged(lake, part, replay.joined(part, stored, given))
+        return pa.Table.from_batches([version])
 
     return run
 
 
 def _staged(lake: HashTable) -> Any:
-    def run(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
-        return staged(lake, key[0].as_py(), rows)
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part, rows in runs(batches, PART):
+            yield staged(lake, part, map(_table, rows))
 
     return run
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
 
 
 SDS_REPLAY = SdsReplay()

@@ -6,14 +6,16 @@ with its key and ``_deleted``.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from opentalos.model.change import Change, StreamView
 from opentalos.model.datum import DataType
@@ -23,7 +25,10 @@ from opentalos.pipelines.lake.tables import HashTable
 from opentalos.sdk.core.table.stream_decode import published_name
 from opentalos.sdk.stream import Replica, StoredState, StreamDecoder
 
-SPLIT_ROWS: Final = 10_000  # whose keys are objects of Python at a time
+SPLIT_ROWS: Final = 10_000  # of a stored part, decoded at a time
+SPLIT_BYTES: Final = 8 << 20  # of them, by the average of their row group
+GROUP_ROWS: Final = 100_000  # of a row group of a part
+GROUP_BYTES: Final = 32 << 20  # of a row group in memory; it ends with the piece that reaches it
 SCANNED_ROWS: Final = 1_000  # of a scan, in one record batch
 PARTS: Final = 8  # of a table's state, by hash of the key; each is replaced atomically
 PART: Final = "_part"
@@ -126,24 +131,32 @@ class Replay:
                     rows.append({PART: part, "value": value, "sequence_number": number})
             yield pa.RecordBatch.from_pylist(rows, MESSAGE)
 
-    def joined(self, part: int, stored: pa.Table, messages: pa.Table) -> pa.Table:
-        """The state of one part after more messages, in any order, possibly repeated.
+    def joined(
+        self, part: int, stored: Iterable[pa.Table], messages: pa.Table
+    ) -> Iterator[pa.Table]:
+        """The state of one part after more messages, in any order, possibly repeated; in pieces.
 
-        Only rows that the messages change become objects of Python, so those grow with the batch,
-        not with the table.
+        Only rows that the messages change become objects of Python, and of the others one piece at
+        a time is in memory, so that grows with the batch, not with the table.
 
+        Args:   stored: the state before, in pieces; may lack columns that are new.
         Raises: ChangeMissing, ChangeContradicts; ValidationFailed: the schema has changed.
         """
         changes = self._changes(messages)
-        touched = {self._identity(change) for change in changes}
-        known, others = self._split(stored, touched)
+        touched = _Touched.of(self, changes)
         replica = Replica(self.schema, self.view, complete=self.complete, strict=self.strict)
-        for state in self.states(known):
-            replica.restore(state)
+        for piece in stored:
+            known, others = touched.split(self._widened(piece))
+            if known.num_rows:
+                for state in self.states(known):
+                    replica.restore(state)
+            yield others
         for change in changes:
             replica.apply(change)
-        rows = [self._row_of(part, state) for state in replica.states()]
-        return pa.concat_tables([others, pa.Table.from_pylist(rows, self.state_schema())])
+        states = replica.states()
+        while some := list(islice(states, SCANNED_ROWS)):
+            rows = [self._row_of(part, state) for state in some]
+            yield pa.Table.from_pylist(rows, self.state_schema())
 
     def _changes(self, messages: pa.Table) -> list[Change]:
         """Ordered by their times, also if the topic's partitions have changed."""
@@ -159,21 +172,18 @@ class Replay:
                     )
         return sorted(changes, key=lambda change: change.timestamp_ms)
 
-    def _identity(self, change: Change) -> tuple[Any, ...]:
+    def identity(self, change: Change) -> tuple[Any, ...]:
+        """The values of the key's columns."""
         return tuple(change.key[name].value for name in self.schema.key_columns)
 
-    def _split(self, stored: pa.Table, touched: Set[tuple[Any, ...]]) -> tuple[pa.Table, pa.Table]:
-        """Rows with these keys, and all others, which stay columns of Arrow.
-
-        As objects of Python they would need many times the memory.
-        """
-        stored = stored.cast(self.state_schema())
-        mask = list[bool]()
-        for batch in stored.select(self.schema.key_columns).to_batches(SPLIT_ROWS):
-            keys = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-            mask += [key in touched for key in keys]
-        chosen = pa.array(mask, pa.bool_())
-        return stored.filter(chosen), stored.filter(pc.invert(chosen))
+    def _widened(self, rows: pa.Table) -> pa.Table:
+        """With all columns; those that the rows lack are null."""
+        schema, known = self.state_schema(), set(rows.column_names)
+        columns = [
+            rows.column(each.name) if each.name in known else pa.nulls(rows.num_rows, each.type)
+            for each in schema
+        ]
+        return pa.table(columns, names=schema.names).cast(schema)
 
     def _state_of(self, row: dict[str, Any]) -> StoredState:
         times = row.pop(_TIME), row.pop(_SEQUENCE)
@@ -190,9 +200,84 @@ class Replay:
         return {**state.key, **(record or {}), **dict(zip(_OWN, own, strict=True))}
 
 
-def staged(lake: HashTable, part: int, rows: pa.Table) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """The keys that a batch changes."""
+
+    names: Sequence[str]
+    keys: frozenset[tuple[Any, ...]]
+    values: Sequence[pa.Array]  # of each column, of all keys
+
+    @classmethod
+    def of(cls, replay: Replay, changes: Iterable[Change]) -> "_Touched":
+        """The keys of these changes."""
+        names, schema = replay.schema.key_columns, replay.state_schema()
+        keys = frozenset(map(replay.identity, changes))
+        columns = zip(*keys, strict=True) if keys else ([] for _ in names)
+        values = [
+            _plain(pa.array(column, schema.field(name).type))
+            for name, column in zip(names, columns, strict=True)
+        ]
+        return cls(names, keys, values)
+
+    def split(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Rows with these keys, and all others, which stay columns of Arrow.
+
+        Keys become objects of Python only if each of their columns has a value of some change.
+        """
+        rows = rows.combine_chunks()
+        maybe: Any = None
+        for name, values in zip(self.names, self.values, strict=True):
+            found = pc.is_in(_plain(rows.column(name)), value_set=values)
+            maybe = found if maybe is None else pc.and_(maybe, found)
+        places = pc.indices_nonzero(maybe)
+        likely = rows.select(self.names).take(places)
+        keys = zip(*(column.to_pylist() for column in likely.columns), strict=True)
+        sure = [key in self.keys for key in keys]
+        if not any(sure):
+            return rows.slice(0, 0), rows
+        chosen = np.zeros(rows.num_rows, bool)
+        chosen[places.to_numpy()[sure]] = True
+        return rows.filter(pa.array(chosen)), rows.filter(pa.array(~chosen))
+
+
+def _plain(column: Any) -> Any:
+    """0.0 and -0.0 are the same key, but not the same value of Arrow."""
+    return pc.add(column, 0.0).cast(column.type) if pa.types.is_floating(column.type) else column
+
+
+def stored_pieces(file: Path) -> Iterator[pa.Table]:
+    """The rows of a part's file, a piece of bounded size at a time."""
+    with pq.ParquetFile(file) as opened:
+        for number in range(opened.num_row_groups):
+            group = opened.metadata.row_group(number)
+            rows = max(SPLIT_BYTES * group.num_rows // max(group.total_byte_size, 1), 1)
+            for batch in opened.iter_batches(min(rows, SPLIT_ROWS), row_groups=[number]):
+                yield pa.Table.from_batches([batch])
+
+
+def staged(lake: HashTable, part: int, pieces: Iterable[pa.Table]) -> pa.RecordBatch:
     """Write a part of the state where its rows are; the version, for the driver to publish."""
-    return pa.Table.from_pylist([{PART: part, "version": lake.stage(part, rows)}], STAGED)
+    schema = lake.schema
+    assert schema is not None
+    with lake.staging(part, schema) as staging:
+        for rows in _groups(pieces):
+            staging.write(rows.select(schema.names).cast(schema))
+    return pa.RecordBatch.from_pylist([{PART: part, "version": staging.version}], STAGED)
+
+
+def _groups(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows, put together to row groups."""
+    waiting: list[pa.Table] = []
+    rows = size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        rows, size = rows + piece.num_rows, size + piece.nbytes
+        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _arrow(kind: DataType) -> Any:
