@@ -58,7 +58,7 @@ bench-placement: setup  ## what joins, leaves and weights move, and a picture of
 bench-sdk: setup  ## figures of the Python SDK against the official one; BENCH as above
 	@$(PY) -m bench.sdk_figures $(BENCH)
 
-bench-spark: setup  ## format(talos) against Spark's Kafka connector, and the pipelines; BENCH as above
+bench-spark: accelerator  ## format(talos) against Spark's Kafka connector, and the pipelines; BENCH as above
 	@$(PY) -m bench.spark_figures $(BENCH)
 
 bench-sds: setup  ## structured tables with streams and without, on SQLite and HBase, and a picture; BENCH as above

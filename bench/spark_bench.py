@@ -12,8 +12,8 @@ from typing import Any, Final
 import psutil
 from pyspark.sql import DataFrame, SparkSession
 
+from bench.builds import ROOT, Build, fastest_package
 from bench.client import Client
-from bench.put_figures import UNLIMITED
 from bench.server import KEY_ID, SECRET, ServerProcess
 from opentalos.backends.jars import SPARK_KAFKA, fetch
 from opentalos.backends.kafka import KafkaBackend
@@ -151,7 +151,7 @@ def both(work: Path) -> Iterator[SparkBench]:
     kafka = KafkaBackend(work / "backends")
     try:
         kafka.start(print, port=0)
-        with ServerProcess(work / "talos", settings=UNLIMITED) as server:
+        with Build("talos", fastest_package(ROOT)).server(work / "talos") as server:
             conf = {
                 "spark.jars": ",".join(map(str, jars)),
                 "spark.driver.memory": "3g",
