@@ -31,6 +31,15 @@ def test_a_page_is_whole_and_accessible(
     assert window.cut_columns() == []
 
 
+def test_the_picture_of_the_readme(visit: Visit) -> None:
+    """docs/console.png is a copy of this picture."""
+    window = visit("root")
+    page = window.go("?span=15m")
+    expect(page.locator("#charts")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("billing")
+    window.picture("readme")
+
+
 def test_a_topic_is_made_changed_and_deleted_by_forms(visit: Visit) -> None:
     window = visit("alice")
     page = window.go("topics")

@@ -4,7 +4,7 @@
 
 (() => {
   const ROWS_MAX = 500;
-  const POLL_MS = 500;
+  const POLL_MS = 1000;
   const RETRY_MS = 3000;
   const LABELS = ["Stored", "Partition", "Offset", "Key", "Data"];
 
