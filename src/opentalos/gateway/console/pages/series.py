@@ -98,7 +98,7 @@ async def show(visit: Visit) -> Data:
     times = next((series.times_s for series in found.values() if series.times_s), ())
     several = len(metrics) > 1
     lines = [
-        (metric if several else line.name or metric, line.values)
+        (_percentile(metric) if several else line.name or metric, line.values)
         for metric, series in found.items()
         for line in series.lines
         if len(line.values) == len(times)
@@ -116,9 +116,15 @@ def _known_from(lines: Sequence[Sequence[float | None]], steps: int) -> int:
     return 0
 
 
+def _percentile(metric: str) -> str:
+    """``put_p999`` as people write it: P99.9."""
+    digits = metric.rpartition("_p")[2]
+    return f"P{digits[:2]}.{digits[2:]}".rstrip(".") if digits.isdigit() else metric
+
+
 def _name(labels: Mapping[str, str]) -> str:
     if "rest" in labels:
-        return f"{labels['rest']} others"
+        return f"{labels['rest']} more"
     return ", ".join(labels.values())
 
 

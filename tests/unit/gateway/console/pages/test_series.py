@@ -15,7 +15,7 @@ FOUND = {
 
 def test_sums_become_rates_and_unknown_values_stay_unknown() -> None:
     series = series_of(FOUND)
-    assert [line.name for line in series.lines] == ["CL1/orders", "3 others"]
+    assert [line.name for line in series.lines] == ["CL1/orders", "3 more"]
     assert series.of("topic", "CL1/orders") == [10.0, None, 3.0]
     assert series.of("topic", "CL1/other") == ()
     assert series.first is not None

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from urllib.parse import quote
 
 import pytest
 from tests.unit.gateway.console.support import Browser, browser
@@ -130,3 +131,24 @@ def test_times() -> None:
     assert parsed_time("1970-01-01T01:00:01+01:00") == 1_000
     assert parsed_time("1500") == 1_500
     assert parsed_time("yesterday") is None
+
+
+async def test_hostile_descriptions_filters_and_names_are_no_html(root: Browser) -> None:
+    fields = {"name": "described", "partitions": "1", "owner_name": HOSTILE}
+    assert (await root.submit("/console/topics/new", fields)).status == 303
+    refused = await root.submit("/console/topics/new", fields | {"name": HOSTILE})
+    assert refused.status == 400
+    hostile = quote(HOSTILE, safe="")
+    pages = [
+        refused,
+        await root.get("/console/topics"),
+        await root.get("/console/topics/root%2Fdescribed"),
+        await root.get(f"/console/topics?filter={hostile}&order={hostile}&page={hostile}"),
+        await root.get(f"/console/topics/{hostile}"),
+        await root.get(f"/console/login?next={hostile}"),
+        await root.get(f"/console/{hostile}"),
+        await root.get("/console/", cookie=f"console_notice={hostile}; console_theme={hostile}"),
+    ]
+    for page in pages:
+        assert "<script>alert" not in page.text
+        assert "<img src=x" not in page.text
