@@ -135,11 +135,11 @@ def test_a_server_is_drained_and_comes_back(open_window: Windows) -> None:
 
 
 def test_a_single_server_says_so(visit: Visit) -> None:
+    assert visit("viewer").go("servers").locator("h1").text_content() == "Servers"
+    expect(visit("alice").go("servers").locator("h1")).to_have_text("Not found")
     window = visit("root")
     page = window.go("servers")
     expect(page.locator("main")).to_contain_text("single server without a cluster")
     expect(page.locator("table.rows tbody tr")).to_have_count(1)
     window.picture("servers-alone-wide-light")
     assert window.violations() == []
-    assert visit("viewer").go("servers").locator("h1").text_content() == "Servers"
-    expect(visit("alice").go("servers").locator("h1")).to_have_text("Not found")
