@@ -40,7 +40,7 @@ class Span:
 
 
 def span_of(text: str, now_ms: int) -> Span:
-    """YYYY-MM, with -DD and THH; what is no time is the present month."""
+    """YYYY-MM, with -DD and THH; anything else selects the present month."""
     found = _AT.fullmatch(text)
     try:
         if found is None:
