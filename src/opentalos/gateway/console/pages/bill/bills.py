@@ -60,7 +60,7 @@ async def show_tenant(visit: Visit) -> View:
 
 
 async def _tenant(visit: Visit, tenant: str) -> View:
-    span = visit.query.choice("span", SPANS, "24h")
+    span = visit.query.choice("span", SPANS)
     listed, status, *traffic = await asyncio.gather(
         visit.rest.maybe("invoices", query={"tenant": tenant}),
         visit.rest.maybe("status"),
@@ -92,6 +92,7 @@ async def _tenant(visit: Visit, tenant: str) -> View:
             },
             "span": span,
             "spans": SPANS,
+            "step_s": _step_s(traffic[1]),
         },
         cli=(f"talos bill invoice {tenant} --month YYYY-MM",),
         refresh_s=REFRESH_S,
