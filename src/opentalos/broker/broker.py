@@ -182,9 +182,8 @@ class Broker:
         # Quotas, usage, overview.
         self.quotas = QuotaService(context, quotas)
         self.partition_quotas = PartitionQuotaService(context, quotas, catalogs.projections)
-        self.usage = UsageService(context)
+        self.usage, self.audit = UsageService(context), AuditService(context)
         self.invoices = InvoiceService(context.config.invoices)
-        self.audit = AuditService(context)
         self.overview = OverviewService(context, reader, self.metrics)
         self.observing = Observing(context, groups, cluster)
         # Structured tables.
