@@ -86,5 +86,7 @@ class LeaderFollower(Client):
             return
         if place.error is not None:
             self.record_failure(read, place.error)
+        elif place.opening:
+            self.world.recorder.fail(read, "the partition has just arrived")
         else:
             self.world.recorder.ok(read, blocks=decoded(place), by=host)

@@ -111,6 +111,8 @@ class RecordReader(Client):
         for read, place in zip(reads, found, strict=True):
             if place.error is not None:
                 self.record_failure(read, place.error)
+            elif place.opening and not place.parts:
+                self.world.recorder.fail(read, "the partition has just arrived")
             elif filled and not place.parts:
                 self.world.recorder.fail(read, "others may have filled the answer")
             else:
