@@ -38,9 +38,11 @@ def test_a_page_is_whole_and_accessible(
 
 
 def test_the_lag_of_each_partition_is_a_heat_map(visit: Visit) -> None:
-    page = visit("alice").go(ARCHIVE)
-    heat = page.locator(".heatpicture rect[class]")
+    window = visit("alice")
+    page = window.go(ARCHIVE)
+    heat = page.locator(".heatpicture rect[class^='h']")
     expect(heat.first).to_be_attached(timeout=60_000)
+    window.picture("group-heat-wide-light")
     assert "messages behind" in (heat.first.locator("title").text_content() or "")
     expect(page.locator(".owners rect")).to_have_count(4)
     expect(page.locator("main")).to_contain_text("nobody reads with this group")
