@@ -45,7 +45,7 @@ def test_the_lag_of_each_partition_is_a_heat_map(visit: Visit) -> None:
     window.picture("group-heat-wide-light")
     assert "messages behind" in (heat.first.locator("title").text_content() or "")
     expect(page.locator(".owners rect")).to_have_count(4)
-    expect(page.locator("main")).to_contain_text("nobody reads with this group")
+    expect(page.locator("main")).to_contain_text("Nobody reads with this group")
 
 
 def test_a_reset_is_tried_first_and_then_confirmed(visit: Visit, served: Served) -> None:
