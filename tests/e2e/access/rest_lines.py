@@ -183,6 +183,11 @@ PERSON = "principals/{id}"
 TENANT_LINES = (
     rest("GET quota", model.anybody),
     rest("GET audit", model.looks),
+    rest("GET invoices", model.anybody),
+    rest(
+        "GET invoices/{month}/{tenant}", model.anybody, arguments=path("invoices/2026-03/{victim}"),
+        fails="this server shows no invoices",
+    ),
     rest("POST session", model.any_key),
     rest("GET session", model.any_key),
     rest("DELETE session", model.any_key, fails="a key has no session to end"),
