@@ -6,6 +6,7 @@ any view is made from it, so no view shows what another one hides.
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -15,9 +16,8 @@ MASK: Final = "•••"
 MASKS_MAX: Final = 100  # names that are masked on one page
 HEX_ROW_BYTES: Final = 16
 _PRINTED: Final = range(0x20, 0x7F)
-_DELETE: Final = 0x7F
-_NBSP: Final = 0xA0  # control characters of the second range lie before it
-_BREAKS: Final = "\n\t\r"
+_STARTS: Final = (b"{", b"[", b" ", b"\t", b"\r", b"\n")
+_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class Shown(NamedTuple):
@@ -65,11 +65,7 @@ def printable(data: bytes) -> str | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    for char in text:
-        code = ord(char)
-        if (code < _PRINTED.start and char not in _BREAKS) or _DELETE <= code < _NBSP:
-            return None
-    return text
+    return None if _CONTROL.search(text) else text
 
 
 def hex_rows(data: bytes) -> Iterator[str]:
@@ -89,8 +85,8 @@ def data_of(message: Mapping[str, Any]) -> bytes:
 
 def _documents(data: bytes, masked: frozenset[str]) -> tuple[Sequence[Any], int]:
     """The JSON document, or one for each line, and how many fields are masked; or none."""
-    if data[:1].isdigit() and masked == frozenset():
-        return (), 0  # a number is text
+    if data[:1] not in _STARTS and data[:1] and data[0] in _PRINTED:
+        return (), 0  # no object, no list, in no encoding of JSON: most text ends here
     count = [0]
     parsed = partial(json.loads, object_pairs_hook=partial(_masked, masked, count))
     try:
