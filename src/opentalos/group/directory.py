@@ -370,8 +370,7 @@ class GroupDirectory:
             own = _own(rows)
             if own is None or GroupRow.decode(own.cells).deleting:
                 return None
-            group = GroupState.empty(key)
-            group.loaded_s = _now()
+            group = GroupState.empty(key, _now())
             lease_until_s = self._found_lease_until_s(GroupRow.decode(own.cells))
             for row in rows:
                 group.load_row(parse_row_key(row.key)[1], row, lease_until_s)

@@ -89,9 +89,9 @@ class GroupState:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
-    def empty(cls, key: GroupKey) -> "GroupState":
+    def empty(cls, key: GroupKey, loaded_s: float = float("-inf")) -> "GroupState":
         """A group that has no row yet."""
-        return cls(key, RowEntry(group_row_key(key), GroupRow.decode))
+        return cls(key, RowEntry(group_row_key(key), GroupRow.decode), loaded_s=loaded_s)
 
     def begin_delete(self) -> None:
         """From here on nothing is written for the group."""
