@@ -29,6 +29,8 @@ _HTMX: Final = {
     "includeIndicatorStyles": False,
     "selfRequestsOnly": True,
     "historyCacheSize": 0,
+    # By default it writes the old element's style on the new one, which the policy forbids.
+    "attributesToSettle": [],
     "timeout": 30_000,
 }
 
