@@ -42,6 +42,9 @@ _UNLESS_SET = {
     "spark.sql.streaming.stopTimeout": "10s",
     # A reused worker keeps its connections and imports from one trigger to the next.
     "spark.python.worker.reuse": "true",
+    # Java gathers a batch for a Python worker in one buffer: 10,000 rows of 1 KiB took half as much
+    # again of its processor time as pieces that fit in a cache.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "1m",
     # Options of a query whose values no plan, page or event log shows; Spark's own has url only.
     "spark.sql.redaction.options.regex": "(?i)url|^key$|secret|password|token",
 }

@@ -41,7 +41,7 @@ class TalosDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> TalosWriter:
         """A batch write. Raises: ConfigError: an option or a column is invalid."""
-        return TalosWriter(write_options(self.options, streaming=False), schema, overwrite)
+        return TalosWriter(write_options(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TalosStreamWriter:
         """The sink of a stream. Raises: ConfigError: an option or a column is invalid."""

@@ -22,9 +22,6 @@ _KNOWN: Final = (
 # Spark also passes its own options of a stream to the sink.
 _SPARKS: Final = ("checkpointLocation", "queryName", "outputMode")
 BLOCK_BYTES: Final = 1 << 20  # before compression, as in the SDK
-# Of a write that no other run repeats, perhaps one of another release: half as many puts. A window
-# of 16 MiB has a little more as blocks, and equal shares of partitions should not leave remainders.
-BLOCK_BYTES_ONCE: Final = (2 << 20) + (256 << 10)
 BLOCK_BYTES_MAX: Final = 16 << 20  # below the servers' limit of 20 MiB with headers
 BLOCK_MESSAGES: Final = 20_000  # the limit of a consumer's get
 BLOCK_MESSAGES_MAX: Final = 100_000  # the servers' limit
@@ -53,19 +50,14 @@ class WriteOptions:
     block_bytes: int
 
 
-def write_options(options: Mapping[str, str], *, streaming: bool = True) -> WriteOptions:
-    """The options of a write.
-
-    Args:   streaming: another run may repeat a batch.
-    Raises: ConfigError: one is unknown, missing or invalid.
-    """
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """The options of a write. Raises: ConfigError: one is unknown, missing or invalid."""
     given = path_as_topic(lowered(options))
     ours = {name: text for name, text in given.items() if name not in _lowered(_SPARKS)}
     refuse_unknown(ours, _KNOWN, "a write")
     write_id = given.get("writeid", "")
     if len(write_id) > WRITE_ID_CHARACTERS_MAX:
         raise ConfigError(f"writeId is too long: give at most {WRITE_ID_CHARACTERS_MAX} characters")
-    block_bytes = BLOCK_BYTES if streaming or write_id else BLOCK_BYTES_ONCE
     return WriteOptions(
         config=connection(given),
         topic=given.get("topic", "").strip(),
@@ -74,7 +66,7 @@ def write_options(options: Mapping[str, str], *, streaming: bool = True) -> Writ
         delivery=_delivery(given.get("delivery", "auto")),
         ignore_metadata=_ignore_metadata(given.get("metadata", "fail")),
         block_messages=_number(given, "blockMessages", BLOCK_MESSAGES, BLOCK_MESSAGES_MAX),
-        block_bytes=_number(given, "blockBytes", block_bytes, BLOCK_BYTES_MAX),
+        block_bytes=_number(given, "blockBytes", BLOCK_BYTES, BLOCK_BYTES_MAX),
     )
 
 

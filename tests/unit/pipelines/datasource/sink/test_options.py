@@ -39,22 +39,6 @@ def test_options_are_found_in_any_case_and_sparks_own_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "streaming", "block_bytes"),
-    [
-        ({}, False, 9 << 18),
-        ({}, True, 1 << 20),
-        ({"writeId": "w"}, False, 1 << 20),
-        ({"blockBytes": "5000"}, False, 5000),
-    ],
-)
-def test_only_a_write_that_no_run_repeats_has_larger_blocks(
-    given: dict[str, str], streaming: bool, block_bytes: int
-) -> None:
-    options = write_options({**SERVER, "topic": "t", **given}, streaming=streaming)
-    assert options.block_bytes == block_bytes
-
-
-@pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"topics": "a"}, "no option 'topics'"),
