@@ -3,17 +3,22 @@
 from datetime import timedelta
 from decimal import Decimal
 
-from pyspark.sql import SparkSession
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from opentalos.pipelines.billing.plans.days import Days
 from opentalos.pipelines.billing.usage_sums import (
+    PARTIAL,
     broken_chains,
     daily_totals,
     gaps,
+    partial_sums,
     partition_totals,
     span_totals,
     topic_totals,
-    with_day,
+    xxhash64,
 )
 from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.lake.periods.whole_days import DAY_MS
@@ -23,6 +28,17 @@ USAGE = (
     "tenant STRING, topic STRING, name STRING, partition INT, records BIGINT, bytes BIGINT, "
     "first_offset BIGINT, next_offset BIGINT"
 )
+
+
+def summed(usage: DataFrame) -> DataFrame:
+    return usage.mapInArrow(partial_sums, from_arrow_schema(PARTIAL))
+
+
+def test_workers_and_spark_hash_alike(spark: SparkSession) -> None:
+    numbers = [0, 1, -1, 42, 1 << 31, 1 << 62, (1 << 63) - 1, -(1 << 63), 0x0123456789ABCDEF]
+    frame = spark.createDataFrame([(number,) for number in numbers], "number BIGINT")
+    wanted = [row[0] for row in frame.select(F.xxhash64("number")).collect()]
+    assert xxhash64(np.array(numbers, np.int64)).view(np.int64).tolist() == wanted
 
 
 def test_usage_is_summed_by_topic_and_gaps_are_found(spark: SparkSession) -> None:
@@ -37,12 +53,9 @@ def test_usage_is_summed_by_topic_and_gaps_are_found(spark: SparkSession) -> Non
         ("c", "u3", "n3", 0, 5, 1, 15, 20),  # and two are missing
     ]
     minutes = [(*row, MARCH.begin + timedelta(days=2 * number)) for number, row in enumerate(rows)]
-    usage = with_day(
-        spark.createDataFrame(minutes, USAGE + ", minute TIMESTAMP"),
-        MARCH,
-        [Days(0, 2, 31), Days(2, 12, 31), Days(12, 31, 31)],
-    )
-    partitions = partition_totals(usage).persist()
+    usage = spark.createDataFrame(minutes, USAGE + ", minute TIMESTAMP")
+    days = [Days(0, 2, 31), Days(2, 12, 31), Days(12, 31, 31)]
+    partitions = partition_totals(summed(usage), MARCH, days).persist()
     spans = sorted(map(tuple, span_totals(partitions).select("tenant", "day", "records").collect()))
     assert spans == [
         ("a", 0, Decimal(10)),
@@ -62,9 +75,9 @@ def test_usage_is_summed_by_topic_and_gaps_are_found(spark: SparkSession) -> Non
         ("u1", 1, "n1", Decimal(3), Decimal(0)),
         ("u3", 0, "n3", Decimal(2), Decimal(2)),
     ]
-    days = sorted(map(tuple, daily_totals(partitions).select("tenant", "day", "records").collect()))
+    found = sorted(daily_totals(partitions).select("tenant", "day", "records").collect())
     first = MARCH.begin_ms // DAY_MS
-    assert days == [
+    assert [tuple(row) for row in found] == [
         *(("a", first + 2 * number, Decimal(count)) for number, count in enumerate((10, 5, 5, 5))),
         ("b", first + 8, Decimal(1)),
         *(("c", first + 10 + 2 * number, Decimal(n)) for number, n in enumerate((10, 5, 5))),
@@ -81,7 +94,7 @@ def test_a_sum_may_exceed_a_bigint(spark: SparkSession) -> None:
         ("a", "u1", "n2", 0, 1, largest, 3, 4, at + timedelta(minutes=3)),  # another name
     ]
     frame = spark.createDataFrame(rows, USAGE + ", minute TIMESTAMP")
-    partitions = partition_totals(with_day(frame, MARCH, [Days(0, 31, 31)]))
+    partitions = partition_totals(summed(frame), MARCH, [Days(0, 31, 31)])
     (topic,) = topic_totals(partitions).collect()
     assert tuple(topic) == ("a", "u1", "n2", 1, Decimal(4), Decimal(3 * largest + 3))
     (span,) = span_totals(partitions).collect()

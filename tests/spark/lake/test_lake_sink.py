@@ -1,18 +1,20 @@
 """Spark's workers write files of a lake table, the driver commits them."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from opentalos.model.errors import BadRequest
 from opentalos.pipelines.lake.lake_table import LakeTable
-from opentalos.pipelines.lake.layout import TIME_TYPE, Layout, Span
+from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, Layout, Span
 from opentalos.pipelines.lake.opening import open_lake_table
-from opentalos.pipelines.lake.sink import LakeSink, table_frame
+from opentalos.pipelines.lake.sink import LakeSink, scanned_frame, table_frame
 
 START = datetime(2026, 11, 21, 23, tzinfo=UTC)
 START_MS = int(START.timestamp()) * 1000
@@ -116,6 +118,31 @@ def test_spark_reads_a_span_of_the_table(
     found = table_frame(spark, table, LAYOUT, Span(START_MS, int(end.timestamp()) * 1000))
     assert sorted(row.number for row in found.collect()) == list(range(40))
     assert found.columns == LAYOUT.schema.names
+
+
+def test_workers_read_a_span_of_a_snapshot_and_reduce_it(
+    spark: SparkSession, tmp_path: Path, table: LakeTable
+) -> None:
+    def sums(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"total": [sum(batch.column("number").to_pylist())]})
+
+    def total(stored: ds.Dataset, span: Span) -> int:
+        result = pa.schema([("total", pa.int64())])
+        found = scanned_frame(spark, stored, LAYOUT, span, sums, result).collect()
+        return sum(row.total for row in found)
+
+    span = Span(START_MS, START_MS + 40_000)
+    assert total(table.scan(span), span) == 0
+    for number in range(2):
+        source(spark, tmp_path / "in", range(50 * number, 50 * number + 50))
+        run(read(spark, tmp_path / "in"), LakeSink(table), tmp_path / "checkpoint")
+    stored = table.scan(span)
+    assert total(stored, span) == sum(range(40))
+    assert total(table.scan(), Span()) == sum(range(100))
+    table.merge(Batch("other", 0), pa.table({"at": [START], "number": [1_000]}, LAYOUT.schema))
+    assert total(stored, span) == sum(range(40))
+    assert total(table.scan(span), span) == sum(range(40)) + 1_000
 
 
 def test_a_sink_outside_of_a_stream_is_refused(spark: SparkSession, table: LakeTable) -> None:

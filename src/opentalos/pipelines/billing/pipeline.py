@@ -60,17 +60,20 @@ from opentalos.pipelines.billing.storage import (
     reported_since,
 )
 from opentalos.pipelines.billing.usage_sums import (
+    PARTIAL,
     broken_chains,
     daily_totals,
     gaps,
+    partial_sums,
     partition_totals,
     span_totals,
     topic_totals,
-    with_day,
 )
 from opentalos.pipelines.lake.layout import Span
 from opentalos.pipelines.lake.periods.month import Month
-from opentalos.pipelines.metering.usage_frame import usage_frame
+from opentalos.pipelines.lake.sink import scanned_frame
+from opentalos.pipelines.metering.usage_frame import usage_frame, usage_scan
+from opentalos.pipelines.metering.usage_table import LAYOUT
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.runtime.connection import client_config
 from opentalos.pipelines.session import epoch_of
@@ -185,9 +188,10 @@ def make_bill(spark: "SparkSession", settings: PipelineSettings, options: Billin
     if spark.conf.get("spark.sql.ansi.enabled") != "true":
         raise ConfigError("billing needs spark.sql.ansi.enabled=true, so that overflows are errors")
     month = options.month
-    usage = usage_frame(spark, settings, Span(month.begin_ms, month.end_ms))
-    usage = with_day(usage, month, options.tenants.spans(month))
-    partitions = partition_totals(usage).persist()
+    span = Span(month.begin_ms, month.end_ms)
+    stored = usage_scan(spark, settings, span)
+    partial = scanned_frame(spark, stored, LAYOUT, span, partial_sums, PARTIAL)
+    partitions = partition_totals(partial, month, options.tenants.spans(month)).persist()
     try:
         order: Any = [(name, "ascending") for name in ("tenant", "name", "topic")]
         topics = topic_totals(partitions).toArrow().sort_by(order)
@@ -222,6 +226,7 @@ def make_bill(spark: "SparkSession", settings: PipelineSettings, options: Billin
         partitions.unpersist()
     if broken:
         places = F.broadcast(spark.createDataFrame(broken, "topic string, partition int"))
+        usage = scanned_frame(spark, stored, LAYOUT, span, iter, LAYOUT.schema)
         found = gaps(usage.join(places, ["topic", "partition"], "left_semi")).collect()
         problems += [
             f"topic {row['name']} ({row['topic']}), partition {row['partition']}: its minutes have "

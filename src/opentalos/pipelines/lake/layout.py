@@ -133,6 +133,16 @@ class Span:
 ALL: Final = Span()
 
 
+def inside(time: str, span: Span) -> pc.Expression:
+    """The condition that the time in a column of this name is in the span."""
+    condition = pc.scalar(True)
+    if span.start_ms > ALL.start_ms:
+        condition &= pc.field(time) >= span.start
+    if span.end_ms < ALL.end_ms:
+        condition &= pc.field(time) < span.end
+    return condition
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The application transaction of a commit: a query's id, and its batches in ascending order.

@@ -1,9 +1,10 @@
 """Batches of a Spark stream into a table of the lake, each once; and the table as a DataFrame.
 
 Rows are written by Spark's Python workers, where they are; the driver receives the names of files.
+A frame is read by the JVM, or by the workers if they reduce its rows anyway (``scanned_frame``).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
@@ -11,13 +12,14 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from opentalos.model.errors import BadRequest
-from opentalos.pipelines.lake.file_writer import FileWriter
+from opentalos.pipelines.lake.file_writer import FileWriter, dataset_of
 from opentalos.pipelines.lake.lake_table import LakeTable
-from opentalos.pipelines.lake.layout import ALL, Batch, DataFile, Layout, Span
+from opentalos.pipelines.lake.layout import ALL, Batch, DataFile, Layout, Span, inside
 from opentalos.pipelines.lake.opening import pipeline_table, table_place
 from opentalos.pipelines.lake.written_rows import check_shared
 from opentalos.pipelines.pipeline import PipelineSettings
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 _QUERY_ID: Final = "sql.streaming.queryId"  # of the checkpoint, the same after a restart
 _REMOTE: Final = ("delta+hdfs://", "delta+s3://")
 _GIVE: Final = "--lake delta+hdfs://HOST:PORT/PATH or --lake delta+s3://BUCKET/PATH"
+_TASKS_PER_CORE: Final = 4  # of a scan: files differ in size
+_SCANNED_ROWS: Final = 50_000  # of a scan, in one batch
 _WRITTEN: Final = pa.schema(
     [
         ("path", pa.string()),
@@ -155,3 +159,32 @@ def files_frame(spark: "SparkSession", files: Sequence[str], layout: Layout) -> 
         marker = f"/{layout.partition_by[0]}="
         reader = reader.option("basePath", paths[0].partition(marker)[0])
     return reader.parquet(*paths).select(*layout.schema.names)
+
+
+def scanned_frame(
+    spark: "SparkSession",
+    stored: ds.Dataset,
+    layout: Layout,
+    span: Span,
+    work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    found: pa.Schema,
+) -> "DataFrame":
+    """What ``work`` makes of the rows of some files at a time, as rows of the schema ``found``.
+
+    Python workers read the files of ``LakeTable.scan`` themselves, so a row costs the JVM nothing.
+    """
+    files, system, schema = stored.files, stored.filesystem, stored.schema
+    tasks = min(len(files), _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    if not tasks:
+        return spark.createDataFrame([], from_arrow_schema(found))
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            first, end = (len(files) * each // tasks for each in (number, number + 1))
+            read = dataset_of(files[first:end], system, schema)
+            scan = read.scanner(
+                filter=inside(layout.time, span), batch_size=_SCANNED_ROWS, use_threads=False
+            )
+            yield from work(scan.to_batches())
+
+    return spark.range(0, tasks, 1, tasks).mapInArrow(task, from_arrow_schema(found))

@@ -14,6 +14,7 @@ from opentalos.pipelines.metering.usage_table import LAYOUT, TABLE
 from opentalos.pipelines.pipeline import PipelineSettings
 
 if TYPE_CHECKING:
+    import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
 _RECENT_MS: Final = 2 * DAY_MS  # in which the newest row is sought before it is sought everywhere
@@ -34,6 +35,14 @@ def usage_frame(spark: "SparkSession", settings: PipelineSettings, span: Span = 
             table at the lake's URL; StoreUnavailable.
     """
     return table_frame(spark, _opened(spark, settings), LAYOUT, span)
+
+
+def usage_scan(spark: "SparkSession", settings: PipelineSettings, span: Span = ALL) -> "ds.Dataset":
+    """A snapshot of the files that may have rows of a span, for ``scanned_frame``.
+
+    Raises: as ``usage_frame``.
+    """
+    return _opened(spark, settings).scan(span)
 
 
 def usage_days(

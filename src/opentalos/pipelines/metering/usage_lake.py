@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from opentalos.pipelines.lake.lake_table import LakeTable
-from opentalos.pipelines.lake.layout import ALL, Span
-from opentalos.pipelines.metering.usage_table import SCHEMA
+from opentalos.pipelines.lake.layout import ALL, Span, inside
+from opentalos.pipelines.metering.usage_table import LAYOUT, SCHEMA
 
 _MEMORY: Final = "512MB"  # DuckDB spills the rest to disk
 _THREADS: Final = 2  # each has buffers of its own
@@ -193,11 +193,7 @@ def _read(
 
 def _condition(span: Span, tenant: str | None, topics: Sequence[str]) -> pc.Expression:
     """Of the rows that are wanted."""
-    conditions = [pc.scalar(True)]
-    if span.start_ms > ALL.start_ms:
-        conditions.append(pc.field("minute") >= span.start)
-    if span.end_ms < ALL.end_ms:
-        conditions.append(pc.field("minute") < span.end)
+    conditions = [inside(LAYOUT.time, span)]
     if tenant is not None:
         conditions.append(pc.field("tenant") == tenant)
     if topics:
