@@ -51,7 +51,8 @@ FORMS: dict[type[TalosError], Form] = {
     errors.ConsumerGroupNotExist: Form(41),
     errors.ConsumerGroupWorking: Form(52),
     errors.TooManyConsumers: Form(51),
-    # Talos has no tables: these codes only keep the table whole.
+    # Talos has no tables and no invoices: these codes only keep the table whole.
+    errors.InvoiceNotExist: Form(40),
     errors.TableNotExist: Form(40),
     errors.TableExists: Form(40),
     errors.TableNotEnabled: Form(40),
@@ -71,6 +72,8 @@ FORMS: dict[type[TalosError], Form] = {
     errors.CorruptLog: Form(11),
     errors.PartitionNotServing: _NOT_SERVING,
     errors.NotOwner: _NOT_SERVING,
+    errors.LeaderEpochFenced: _NOT_SERVING,
+    errors.LeaderEpochUnknown: _NOT_SERVING,
     errors.ExcessivePending: _PENDING,
     errors.ThrottleRejected: Form(35),
     errors.AttemptsExceeded: Form(35, 429),

@@ -113,6 +113,8 @@ STATUS: dict[type[TalosError], int] = {
     errors.CorruptLog: 500,
     errors.PartitionNotServing: 503,
     errors.NotOwner: 503,
+    errors.LeaderEpochFenced: 503,
+    errors.LeaderEpochUnknown: 503,
     errors.ExcessivePending: 503,
     errors.ThrottleRejected: 429,
     errors.AttemptsExceeded: 429,
