@@ -38,7 +38,7 @@ def test_there_are_enough_mutants_with_names_of_their_own() -> None:
 def test_seeds_cover_what_matters() -> None:
     """Batches are repeated behind others, and beginnings deleted with every outcome."""
     batches, deletions, refused = Counter[str](), Counter[str](), 0
-    for seed in range(3):
+    for seed in range(8):  # few deletions end without an answer
         history = run_storage_seed(seed, "records").history
         for put in history.of("put"):
             if "lane" in put.args:
