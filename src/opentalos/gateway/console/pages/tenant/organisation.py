@@ -150,6 +150,7 @@ async def _history(visit: Visit, name: str) -> tuple[Sequence[Mapping[str, Any]]
 def step_of(event: Mapping[str, Any]) -> Mapping[str, Any]:
     """An event of the audit as one step of the history: (text, kind), who, total, reason."""
     details = event["details"]
+    total = str(details.get("total", ""))  # the audit keeps texts
     text, kind = {
         "approve quota": ("granted", "good"), "revoke quota": ("rejected or revoked", "bad"),
     }.get(event["action"], OUTCOMES.get(str(details.get("decision")), ("asked", "")))  # fmt: skip
@@ -160,6 +161,6 @@ def step_of(event: Mapping[str, Any]) -> Mapping[str, Any]:
         "who": event["principal"],
         "text": text,
         "kind": kind,
-        "total": details.get("total"),
+        "total": int(total) if total.isascii() and total.isdigit() else None,
         "reason": details.get("reason") or details.get("note") or "",
     }

@@ -143,7 +143,7 @@ def test_use_has_a_state_and_requests_have_a_row() -> None:
 def test_events_of_the_audit_become_steps() -> None:
     event = {
         "at_ms": 1, "principal": "dora", "action": "apply for quota", "outcome": "done",
-        "error": "", "details": {"total": 5, "decision": "reject", "reason": "too many"},
+        "error": "", "details": {"total": "5", "decision": "reject", "reason": "too many"},
     }  # fmt: skip
     found = step_of(event)
     assert (found["text"], found["kind"], found["total"], found["reason"]) == (
