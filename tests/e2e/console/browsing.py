@@ -74,7 +74,7 @@ class Visitor:
         """Elements that lie beyond the right edge of the window, so that it has to be scrolled."""
         found: list[str] = self.page.evaluate(
             "() => [...document.querySelectorAll('main *')].filter((element) => "
-            "!element.closest('.heat, .hidden, pre') && "
+            "!element.closest('.heat, .hidden, pre, thead') && "
             "element.getBoundingClientRect().right > innerWidth + 1)"
             ".map((element) => element.outerHTML.slice(0, 120))"
         )
