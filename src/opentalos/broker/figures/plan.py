@@ -48,11 +48,10 @@ def plan(
     which does not know what is older.
 
     Without an end, only whole steps are part of it, unless measuring began within the one that
-    runs (``since_ms``). Raises: BadRequest: the range is empty, or has
-    too many steps.
+    runs (``since_ms``). Raises: BadRequest: the range is empty, or has too many steps.
     """
     to_ms = times.to_ms or now_ms
-    from_ms = times.from_ms or to_ms - RANGE_DEFAULT_MS
+    from_ms = times.from_ms or max(0, to_ms - RANGE_DEFAULT_MS)
     if from_ms >= to_ms:
         raise BadRequest("the time range is empty: its start must be before its end")
     if from_ms >= now_ms:

@@ -53,6 +53,10 @@ def test_a_range_that_is_older_than_the_last_level_stays_as_it_is() -> None:
     assert NOW_MS - 20 * DAY_MS <= found.to_ms < NOW_MS - 20 * DAY_MS + found.step_ms
 
 
+def test_no_range_begins_before_1970() -> None:
+    assert made(to_ms=1_000).from_ms == 0
+
+
 def test_without_an_end_the_step_that_runs_is_left_out() -> None:
     found = plan(Times(step_ms=60_000), LEVELS, SAMPLE_MS, NOW_MS + 30_000)
     assert found.to_ms <= NOW_MS + 30_000
