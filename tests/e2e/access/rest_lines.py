@@ -117,6 +117,10 @@ GROUP_LINES = (
     rest(f"DELETE {WORKERS}/{{worker}}", GET, arguments=path(f"{WORKING}/{{worker}}")),
     rest(f"GET {ONE}", DESCRIBE, arguments=path("topics/{topic_path}/groups/{kept_group}")),
     rest(
+        f"GET {ONE}/explain", DESCRIBE,
+        arguments=path("topics/{topic_path}/groups/{kept_group}/explain"),
+    ),
+    rest(
         f"GET {ONE}", each(DESCRIBE, model.hidden_unless(OWNERS)), variant="of the owner",
         arguments=path(OF_OWNER), hidden=NO_GROUP,
     ),
@@ -201,6 +205,7 @@ TENANT_LINES = (
         ),
     ),
     rest("GET quota-requests", model.anybody),
+    rest("GET quotas/organisations", model.anybody),
     rest("POST quota-requests/{name}/approve", BILL, {"total": 10**6}),
     rest("POST quota-requests/{name}/revoke", BILL),
     rest("PUT quota-projections", BILL, {"projections": [PROJECTION]}),
@@ -282,7 +287,12 @@ LEASE_LINES = (
 )  # fmt: skip
 
 CLUSTER_LINES = (
+    rest("GET series", model.anybody),
+    rest("GET series/metrics", model.anybody),
+    rest("GET health", LOOK),
     rest("GET cluster", LOOK),
+    rest("GET cluster/ring", LOOK, fails=ALONE),
+    rest("POST cluster/ring/previews", LOOK, {"servers": {"nowhere": 3}}, fails=ALONE),
     rest("GET cluster/partitions", LOOK, fails=ALONE),
     rest("PUT cluster/weights", OPERATE, {"servers": {"nowhere": 3}}, fails=ALONE),
     rest("POST cluster/servers/{server}/drain", OPERATE, fails=ALONE),

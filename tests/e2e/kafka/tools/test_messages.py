@@ -177,13 +177,13 @@ def lag_by_kafka(tools: KafkaTools, who: Login, group: str) -> dict[int, tuple[i
 
 def lag_by_rest(server: ServerProcess, group: str) -> dict[int, tuple[int, int]]:
     """The same by REST, which names the last processed message instead of the next one."""
-    shown = rest(server, "GET", f"topics/alice%2Fshared/groups/{group}").document["partitions"]
+    shown = rest(server, "GET", f"topics/alice%2Fmeasured/groups/{group}").document["partitions"]
     return {row["partition"]: (row["checkpoint"] + 1, row["lag"]) for row in shown}
 
 
 def lag_by_command(server: ServerProcess, key: Key, group: str) -> dict[int, int]:
     who = f"{key.key_id}:{key.secret}"
-    command = [str(TALOS), "group", "describe", "shared", group, "--format", "json"]
+    command = [str(TALOS), "group", "describe", "measured", group, "--format", "json"]
     done = subprocess.run(
         [*command, "--url", server.url, "--as", who], capture_output=True, timeout=WAIT_S
     )
@@ -195,13 +195,13 @@ def lag_by_command(server: ServerProcess, key: Key, group: str) -> dict[int, int
 def test_groups_of_workers_and_of_kafka_are_seen_by_both_with_equal_lag(
     tools: KafkaTools, alice: Login, kafka_server: ServerProcess
 ) -> None:
-    new_topic(tools, alice, "shared", 2)
+    new_topic(tools, alice, "measured", 2)
     lines = "".join(f"{key}|text\n" for key in range(80))
-    tools.done(alice, "console-producer", "--topic", "shared", *KEYED, stdin=lines)
+    tools.done(alice, "console-producer", "--topic", "measured", *KEYED, stdin=lines)
     made = rest(kafka_server, "POST", "principals/alice/keys").document
     key = Key(made["key_id"], made["secret"])
     config = ClientConfig(endpoints=(kafka_server.url,), key_id=key.key_id, secret=key.secret)
-    with TalosConsumer(config, "shared", "workers") as worker:
+    with TalosConsumer(config, "measured", "workers") as worker:
         for count, _ in enumerate(worker, 1):
             if count == 50:
                 break
@@ -210,7 +210,7 @@ def test_groups_of_workers_and_of_kafka_are_seen_by_both_with_equal_lag(
         )
         assert "workers" in shown
     some = ("--group", "kafkaers", "--max-messages", "30", "--from-beginning", *WAIT)
-    tools.done(alice, "console-consumer", "--topic", "shared", *some)
+    tools.done(alice, "console-consumer", "--topic", "measured", *some)
     listed = tools.done(alice, "consumer-groups", "--list").split()
     assert {"workers", "kafkaers"} <= set(listed)
     for group in ("workers", "kafkaers"):
