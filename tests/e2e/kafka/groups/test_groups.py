@@ -207,7 +207,7 @@ def test_a_group_without_members_keeps_its_type(
     server.kill()
     server.start()
     assert typed_groups(reach) == {"g": ("EMPTY", kind)}
-    described = admin.describe_consumer_groups(["g"])["g"].result()
+    described = reach.admin().describe_consumer_groups(["g"])["g"].result()
     assert (described.state.name, described.members) == ("EMPTY", [])
 
 

@@ -171,7 +171,7 @@ def test_groups_are_listed_described_and_reset(tools: KafkaTools, alice: Login, 
 def lag_by_kafka(tools: KafkaTools, who: Login, group: str) -> dict[int, tuple[int, int]]:
     """Next offset and lag of each partition, as kafka-consumer-groups prints them."""
     shown = tools.done(who, "consumer-groups", "--describe", "--group", group)
-    lines = re.findall(rf"{group}\s+shared\s+(\d+)\s+(\d+)\s+\d+\s+(\d+)", shown)
+    lines = re.findall(rf"{group}\s+measured\s+(\d+)\s+(\d+)\s+\d+\s+(\d+)", shown)
     return {int(number): (int(at), int(lag)) for number, at, lag in lines}
 
 
