@@ -207,7 +207,8 @@ def test_a_group_without_members_keeps_its_type(
     server.kill()
     server.start()
     assert typed_groups(reach) == {"g": ("EMPTY", kind)}
-    described = reach.admin().describe_consumer_groups(["g"])["g"].result()
+    admin = reach.admin()  # it has to live as long as its call
+    described = admin.describe_consumer_groups(["g"])["g"].result()
     assert (described.state.name, described.members) == ("EMPTY", [])
 
 
