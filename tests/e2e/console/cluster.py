@@ -3,18 +3,16 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.e2e.measured_cluster import measuring
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.e2e.rest.client import rest
 
 from opentalos.broker.values import NewTopic
-from opentalos.model.limits import MeasuringSettings
 from opentalos.model.settings.console import ConsoleSettings
-from opentalos.server.measuring.loop_watch import LoopWatch
-from opentalos.server.measuring.measuring import Measured, Measuring
 
 PARTITIONS: Final = 24
 STARTED_S: Final = 90.0
@@ -27,21 +25,7 @@ async def serve(
     """Until the end: servers that measure themselves, and a topic with more bytes in some
     partitions."""
     console = ConsoleSettings(enabled=True)
-    async with memory_cluster(console=console) as servers, AsyncExitStack() as undo:
-        for server in servers:
-            (folder / server.name).mkdir()
-            measured = Measured(
-                broker=server.broker,
-                thrift=server.gateways.thrift,
-                sds=server.gateways.sds,
-                http=server.http,
-                kafka=server.kafka.port,
-                watch=LoopWatch(),
-            )
-            settings = MeasuringSettings(step_s=1.0)
-            measuring = Measuring(settings, measured, folder / server.name, "c1")
-            await measuring.start()
-            undo.push_async_callback(measuring.stop)
+    async with memory_cluster(console=console) as servers, measuring(servers, folder):
         root = servers[0].broker.catalogs.principals.get("root")
         assert root is not None
         new = NewTopic(name="orders", partitions=PARTITIONS)

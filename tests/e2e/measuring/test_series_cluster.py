@@ -1,18 +1,15 @@
 """Series of a cluster: the servers' own measurements, put together by any of them."""
 
 import asyncio
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.measured_cluster import measuring
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.e2e.rest.client import rest
 
 from opentalos.broker.values import NewTopic
-from opentalos.model.limits import MeasuringSettings
-from opentalos.server.measuring.loop_watch import LoopWatch
-from opentalos.server.measuring.measuring import Measured, Measuring
 
 WAIT_S = 90.0
 PARTITIONS = 12
@@ -40,21 +37,7 @@ async def wait_for(server: MemoryServer, path: str, wanted: dict[str, float]) ->
 
 @pytest.mark.timeout(240)
 async def test_any_server_answers_for_all_and_names_those_that_do_not(tmp_path: Path) -> None:
-    async with memory_cluster() as servers, AsyncExitStack() as undo:
-        for server in servers:
-            (tmp_path / server.name).mkdir()
-            measured = Measured(
-                broker=server.broker,
-                thrift=server.gateways.thrift,
-                sds=server.gateways.sds,
-                http=server.http,
-                kafka=server.kafka.port,
-                watch=LoopWatch(),
-            )
-            settings = MeasuringSettings(step_s=1.0)
-            measuring = Measuring(settings, measured, tmp_path / server.name, "c1")
-            await measuring.start()
-            undo.push_async_callback(measuring.stop)
+    async with memory_cluster() as servers, measuring(servers, tmp_path):
         root = servers[0].broker.catalogs.principals.get("root")
         assert root is not None
         new = NewTopic(name="t", partitions=PARTITIONS)

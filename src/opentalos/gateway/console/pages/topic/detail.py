@@ -59,10 +59,10 @@ async def show(visit: Visit) -> View:
 
 def _charts(topic: str, span: str) -> list[tuple[str, str, str]]:
     """Title, source and unit of each chart."""
-    found = []
-    for title, metric, by, unit in _CHARTS:
-        found.append((title, series.source(metric, topic=topic, by=by, span=span), unit))
-    return found
+    return [
+        (title, series.source(metric, topic=topic, by=by, span=span), unit)
+        for title, metric, by, unit in _CHARTS
+    ]
 
 
 async def show_settings(visit: Visit) -> View:
