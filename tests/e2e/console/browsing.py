@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect
 from scripts.fetch_console_assets import FOR_TESTS
 
 PICTURES: Final = Path(__file__).resolve().parents[3] / ".cache" / "pictures" / "console"
@@ -14,6 +14,9 @@ SERIOUS: Final = ("serious", "critical")
 WAIT_MS: Final = 20_000  # for a page on a busy machine
 # axe runs as a script of the page, which the policy of the page would not allow.
 _AXE: Final = "async () => (await axe.run({resultTypes: ['violations']})).violations"
+
+# Playwright's own 5 s is what a page waits between two refreshes.
+expect.set_options(timeout=WAIT_MS)
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,11 @@
     const banner = document.getElementById("unreachable");
     if (banner) banner.hidden = yes;
   };
-  for (const name of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) {
+  for (const name of ["htmx:sendError", "htmx:timeout"]) {
     document.addEventListener(name, () => reachable(false));
   }
-  document.addEventListener("htmx:afterOnLoad", () => reachable(true));
+  // Every answer comes by here, also that of a server that is about to stop or not yet whole.
+  document.addEventListener("htmx:afterOnLoad", (event) => reachable(event.detail.xhr.status < 500));
   // Nothing is replaced while a user types or selects in it, and a link keeps the focus.
   let focused = null;
   document.addEventListener("htmx:beforeSwap", (event) => {
