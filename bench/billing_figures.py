@@ -1,9 +1,10 @@
-"""Run time of the pipeline ``billing`` for 10 million rows of usage on two cores.
+"""Run time of the pipeline ``billing`` for 100 million rows of usage on two cores.
 
     python -m bench.billing_figures [--quick]
 
-The rows are laid out as by the pipeline ``metering``: one Parquet file per hour of one month. The
-time covers a run in an existing session: read, sum, price, write Parquet and a page per tenant.
+The rows are laid out as by the pipeline ``metering``: one Parquet file per hour of one month, with
+a row for each minute of each partition. The time covers a run in an existing session: read, sum,
+price, write Parquet and a page per tenant.
 """
 
 import argparse
@@ -29,12 +30,12 @@ from opentalos.pipelines.metering.usage_table import SCHEMA
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.session import open_session
 
-ROWS: Final = 10_000_000
+ROWS: Final = 100_000_000
 QUICK_ROWS: Final = 500_000
 GOAL_S: Final = 60.0
 REPEATS: Final = 2
 MONTH: Final = Month(2026, 3)
-MINUTES_PER_HOUR: Final = 6  # with usage, of each partition
+MINUTES_PER_HOUR: Final = 60  # with usage, of each partition
 PARTITIONS_PER_TENANT: Final = 2
 RECORD_BYTES: Final = 137
 _MINUTE_US: Final = 60_000_000

@@ -25,6 +25,8 @@ from opentalos.wire.kafka.codec import KafkaFormatError
 # socket, and the more of them begin together, the fewer commits they take.
 PIPELINE_MAX = 32
 _COPIED_BYTES = 64 << 10
+# A request with at least so much to come is read to where it stays; what is smaller is copied.
+_IN_PLACE_BYTES = 64 << 10
 UNKNOWN_BYTES_MAX = 64 << 10  # of a request before the client has authenticated
 _SIZE = struct.Struct(">i")
 
@@ -62,8 +64,11 @@ class _Pending:
         self.pieces: Pieces | None = None  # None: not answered yet
 
 
-class KafkaConnection(asyncio.Protocol):
+class KafkaConnection(asyncio.BufferedProtocol):
     """The protocol object of one accepted connection."""
+
+    # Of all connections: the loop reads into it and copies what came before it reads again.
+    _shared = memoryview(bytearray(_COPIED_BYTES))
 
     def __init__(self, port: KafkaPort, gateway: CallStart) -> None:
         self._port, self._gateway = port, gateway
@@ -73,6 +78,7 @@ class KafkaConnection(asyncio.Protocol):
         self._login_by_s = self._loop.time() + port.settings.request_timeout_s
         self._received: list[bytes | memoryview] = []  # of the frame under way, and behind it
         self._count = 0  # bytes of it
+        self._large: memoryview | None = None  # the frame under way, if its rest is read in place
         self._reserved: _Pending | None = None  # memory for the frame under way
         self._waiting: deque[tuple[memoryview, _Pending]] = deque()
         self._under_way: deque[_Pending] = deque()
@@ -111,6 +117,7 @@ class KafkaConnection(asyncio.Protocol):
         self.deadline_s = math.inf
         self._drop_waiting()
         self._received.clear()
+        self._large = None
         self._port.forget(self)
         self._give_up()
 
@@ -128,12 +135,22 @@ class KafkaConnection(asyncio.Protocol):
         self._set_deadline()
         self._pump()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._shared if self._large is None else self._large[self._count :]
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Cut frames out of the stream."""
         if self._ending:
             return
-        self._received.append(data)
-        self._count += len(data)
+        self._count += nbytes
+        if self._large is None:
+            self._received.append(bytes(self._shared[:nbytes]))
+        elif self._count < len(self._large):
+            return
+        else:
+            self._received.append(self._large.toreadonly())
+            self._large = None
         if not self._paused:
             self._cut()
 
@@ -141,7 +158,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _cut(self) -> None:
         """Queue every whole frame; reading pauses when enough of them wait."""
-        while self._count >= _SIZE.size and not self._ending:
+        while self._count >= _SIZE.size and self._large is None and not self._ending:
             if len(self._received[0]) < _SIZE.size:
                 self._received[:] = [b"".join(self._received)]
             (size,) = _SIZE.unpack_from(self._received[0])
@@ -160,6 +177,8 @@ class KafkaConnection(asyncio.Protocol):
                 break
             if self._count < size + _SIZE.size:
                 self._await_rest()
+                if size + _SIZE.size - self._count >= _IN_PLACE_BYTES:
+                    self._read_in_place(size + _SIZE.size)
                 break
             self._queue(size + _SIZE.size)
         if self._count < _COPIED_BYTES and self._received:
@@ -179,6 +198,14 @@ class KafkaConnection(asyncio.Protocol):
         self._port.wait_for_room(self)
         self._set_deadline()
         return False
+
+    def _read_in_place(self, end: int) -> None:
+        """The rest of a large frame is not copied."""
+        self._large, position = memoryview(bytearray(end)), 0
+        for part in self._received:
+            self._large[position : position + len(part)] = part
+            position += len(part)
+        self._received.clear()
 
     def _queue(self, end: int) -> None:
         pending, self._reserved = self._reserved, None
