@@ -55,7 +55,7 @@ class KafkaPort:
     """
 
     def __init__(
-        self, settings: KafkaSettings, protocol: Callable[["KafkaPort"], asyncio.Protocol]
+        self, settings: KafkaSettings, protocol: Callable[["KafkaPort"], asyncio.BaseProtocol]
     ) -> None:
         self.settings = settings
         self.tls: TlsContext | None = None

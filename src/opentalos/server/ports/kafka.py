@@ -66,7 +66,7 @@ class KafkaServer:
         """Answer requests from now on."""
         self._behind = Behind(broker, gateways, cluster or broker.context.config.server)
 
-    def _connection(self, port: KafkaPort) -> asyncio.Protocol:
+    def _connection(self, port: KafkaPort) -> asyncio.BaseProtocol:
         if self._behind is None:
             return _NotReady()
         from opentalos.gateway.kafka.connection import KafkaConnection

@@ -45,7 +45,7 @@ class OpenConnections(Generic[C]):
     """
 
     def __init__(
-        self, limits: Limits, make: Callable[[TlsContext | None], asyncio.Protocol]
+        self, limits: Limits, make: Callable[[TlsContext | None], asyncio.BaseProtocol]
     ) -> None:
         self._limits, self._make = limits, make
         self._tls: TlsContext | None = None
