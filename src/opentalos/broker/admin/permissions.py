@@ -1,13 +1,21 @@
 """PermissionService: the access list of a topic."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 from opentalos.broker.audit.trail import audited
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.values import Topic
 from opentalos.catalog.access.authorize import permissions_of
-from opentalos.catalog.access.grants import grant_seen, granted, grants_seen, revoked
+from opentalos.catalog.access.grants import (
+    grant_seen,
+    granted,
+    granted_several,
+    grants_seen,
+    revoked,
+)
 from opentalos.catalog.access.plain_names import accepted_by
 from opentalos.model.identity import GUEST, Grantee, GrantType, Permission, Principal
 
@@ -86,6 +94,29 @@ class PermissionService:
 
         await self._context.topics.change(topic, add)
 
+    def try_grants(
+        self, caller: Principal, resource: str, grants: Mapping[str, Permission]
+    ) -> Mapping[str, Permission]:
+        """What each identifier would have after ``grant_more``; nothing is changed or audited.
+
+        Args: grants: by identifier; NONE: it is given nothing more.
+        Raises: as ``grant_more``, for any of them.
+        """
+        topic = self._context.topic(caller, Permission.CHANGE_PERMISSION, resource)
+        of: dict[str, list[Grantee]] = {}
+        for grantee in topic.acl:
+            of.setdefault(grantee.identifier, []).append(grantee)
+        changed, after = dict[Grantee, int](), dict[str, Permission]()
+        for identifier, permission in grants.items():
+            kinds = _kinds_among(of.get(identifier, ()), identifier)
+            first = topic.acl.get(kinds[0], 0) | int(permission)
+            if permission:
+                changed[kinds[0]] = first
+            others = (topic.acl.get(grantee, 0) for grantee in kinds[1:])
+            after[identifier] = Permission(reduce(or_, others, first))
+        granted_several(topic, changed)
+        return after
+
     @audited("revoke", "resource", "identifier", "permission")
     async def revoke_some(
         self, caller: Principal, resource: str, identifier: str, permission: Permission
@@ -141,11 +172,15 @@ class PermissionService:
 
 def _kinds_of(topic: Topic, identifier: str) -> list[Grantee]:
     """The grantees of that name, at least one: a developer if it has no grant yet."""
+    return _kinds_among(topic.acl, identifier)
+
+
+def _kinds_among(grantees: Iterable[Grantee], identifier: str) -> list[Grantee]:
     if identifier == GUEST.id:
         return [Grantee(GrantType.GUEST, identifier)]
     found = [
         grantee
-        for grantee in topic.acl
+        for grantee in grantees
         if grantee.identifier == identifier and grantee.type != GrantType.GUEST
     ]
     return found or [Grantee(GrantType.DEVELOPER, identifier)]

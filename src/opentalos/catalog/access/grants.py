@@ -41,8 +41,13 @@ def check_grantee(grantee: Grantee) -> Grantee:
 
 def granted(topic: Topic, grantee: Grantee, mask: int) -> Topic:
     """The topic after setPermission, which overwrites."""
-    stored = check_grant(topic.owner, grantee, mask)
-    acl = {**topic.acl, stored: mask}
+    return granted_several(topic, {grantee: mask})
+
+
+def granted_several(topic: Topic, masks: Mapping[Grantee, int]) -> Topic:
+    """The topic after each of these; raises what ``check_grant`` raises."""
+    stored = {check_grant(topic.owner, grantee, mask): mask for grantee, mask in masks.items()}
+    acl = {**topic.acl, **stored}
     if len(acl) > GRANTS_MAX:
         raise BadRequest(
             f"topic {topic.name} has {len(topic.acl)} grants; the limit is {GRANTS_MAX}"

@@ -12,7 +12,13 @@ from opentalos.gateway.kafka.handlers import (
     produce,
     sasl,
 )
-from opentalos.gateway.kafka.handlers.admin import acls, configs, partitions, topics
+from opentalos.gateway.kafka.handlers.admin import (
+    acl_creation,
+    acls,
+    configs,
+    partitions,
+    topics,
+)
 from opentalos.gateway.kafka.handlers.group import consumer_groups, group_tools, groups, offsets
 from opentalos.wire.kafka.apis import ApiKey
 
@@ -47,7 +53,7 @@ TABLE: Table = {
     ApiKey.ALTER_CONFIGS: Served(configs.replace, (0, 2)),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Served(configs.alter, (0, 1)),
     ApiKey.DESCRIBE_ACLS: Served(acls.describe, (1, 3)),
-    ApiKey.CREATE_ACLS: Served(acls.create, (1, 3)),
+    ApiKey.CREATE_ACLS: Served(acl_creation.create, (1, 3)),
     ApiKey.DELETE_ACLS: Served(acls.delete, (1, 3)),
     # librdkafka 2.0 uses the handshake only if version 0 is there, and then sends version 1.
     ApiKey.SASL_HANDSHAKE: Served(sasl.handshake, (0, 1), open=True),

@@ -2,8 +2,9 @@
 
 A permission is what a principal, team or organisation may do with one topic. So each list entry is
 of a topic by its name, allows, and holds from any host; the owner's rights are no entries, since
-nobody can change them. What else Kafka can express is refused when it is created, and matches
-nothing in a filter.
+nobody can change them. Some entries of Kafka allow what is allowed here without them, such as READ
+on a group: they can be created, are stored nowhere, and match nothing in a filter. What else Kafka
+can express is refused when it is created, and matches nothing in a filter either.
 
 Source: Apache Kafka 4.3, org.apache.kafka.common.acl and .resource, for the numbers.
 """
@@ -12,11 +13,15 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from opentalos.gateway.kafka.handlers.admin.outcome import Refused
+from opentalos.model.errors import InvalidName
 from opentalos.model.identity import GUEST, Permission
+from opentalos.model.names import check_group_name
 from opentalos.wire.kafka.errors import ErrorCode
 
 ANY: Final = 1  # in a filter, of every kind below
 ANY_HOST: Final = "*"
+_ANY_NAME: Final = "*"
+_CLUSTER: Final = "kafka-cluster"  # the only name of a cluster
 _USER: Final = "User:"
 _ANONYMOUS: Final = "ANONYMOUS"
 _SHOWN_MAX: Final = 100
@@ -69,14 +74,26 @@ BITS: Final = {
     AclOperation.WRITE: Permission.PUT_MESSAGE,
     AclOperation.DESCRIBE: Permission.DESCRIBE_TOPIC,
 }
+_ANY_RIGHT: Final = Permission.GET_MESSAGE | Permission.PUT_MESSAGE | Permission.DESCRIBE_TOPIC
+# Entries of topics that are no permission, and which one of the grantee must have to be allowed.
+_IMPLIED: Final = {
+    AclOperation.CREATE: (
+        _ANY_RIGHT,
+        "the topic exists, and only who has a right on it may know that; grant READ, WRITE or "
+        "DESCRIBE with it",
+    ),
+    AclOperation.DESCRIBE_CONFIGS: (
+        Permission.DESCRIBE_TOPIC,
+        "DESCRIBE includes the settings; grant it as well",
+    ),
+}
+_OF_GROUPS: Final = (AclOperation.READ, AclOperation.DESCRIBE)  # what everybody may do with them
 _MASKS: Final = [(operation, int(bit)) for operation, bit in BITS.items()]  # an enum's & is slow
 _WHY_NOT: Final = {
     AclOperation.ALL: "only the owner may do everything: grant READ, WRITE and DESCRIBE",
-    AclOperation.CREATE: "everybody creates topics of their own, and nobody those of others",
     AclOperation.DELETE: "only the owner deletes a topic",
     AclOperation.ALTER: "only the owner changes a topic",
     AclOperation.ALTER_CONFIGS: "only the owner changes the settings of a topic",
-    AclOperation.DESCRIBE_CONFIGS: "DESCRIBE includes the settings",
 }
 
 
@@ -95,11 +112,17 @@ class Entry(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What one entry to create asks for."""
+    """What one entry to create asks for.
 
-    topic: str  # as the caller names it
-    identifier: str
-    permission: Permission
+    ``needs``: the entry is no permission, and is allowed to whoever has one of these; ``unmet``:
+    what to say to others. Without a topic it is allowed to everybody.
+    """
+
+    topic: str | None  # as the caller names it
+    identifier: str = ""
+    permission: Permission = Permission.NONE
+    needs: Permission = Permission.NONE
+    unmet: str = ""
 
 
 class Filter(NamedTuple):
@@ -146,9 +169,10 @@ def _name_of(kind: type[IntEnum], value: int) -> str:
 
 
 def _grant_of(asked: Any) -> Grant:
-    if asked.resource_type != ResourceType.TOPIC:
-        raise _refused(_why_not_resource(asked.resource_type))
-    if asked.resource_pattern_type != PatternType.LITERAL or asked.resource_name == "*":
+    kind = asked.resource_type
+    if kind == ResourceType.TOPIC and (
+        asked.resource_pattern_type != PatternType.LITERAL or asked.resource_name == _ANY_NAME
+    ):
         raise _refused("permissions are of one topic: name it, without a pattern")
     if asked.permission_type != PermissionType.ALLOW:
         raise _refused("permissions only allow: take the entry that allows it away")
@@ -158,20 +182,60 @@ def _grant_of(asked: Any) -> Grant:
         operation = AclOperation(asked.operation)
     except ValueError:
         raise _refused(f"there is no operation {asked.operation}") from None
+    if kind == ResourceType.GROUP:
+        return _of_group(asked, operation)
+    if kind == ResourceType.CLUSTER:
+        return _of_cluster(asked, operation)
+    if kind != ResourceType.TOPIC:
+        raise _refused("only topics have permissions")
+    identifier = identifier_of(asked.principal)
+    if operation in _IMPLIED:
+        needs, why = _IMPLIED[operation]
+        unmet = f"no permission is {_entry_text(asked)}: {why}"
+        return Grant(asked.resource_name, identifier, needs=needs, unmet=unmet)
     if operation not in BITS:
         why = _WHY_NOT.get(operation, "it is no operation on topics")
         raise _refused(f"{operation.name} cannot be granted: {why}")
-    return Grant(asked.resource_name, identifier_of(asked.principal), BITS[operation])
+    return Grant(asked.resource_name, identifier, BITS[operation])
+
+
+def _of_group(asked: Any, operation: AclOperation) -> Grant:
+    """Everybody reads in groups of their tenant, of any name, what they may read anyway."""
+    if operation not in _OF_GROUPS:
+        raise _refused(f"{operation.name} of a group cannot be granted: groups have no permissions")
+    if asked.resource_pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise _refused("a group has a name, or the beginning of one")
+    _named(asked.principal)
+    if asked.resource_name != _ANY_NAME:
+        try:
+            check_group_name(asked.resource_name)
+        except InvalidName as error:
+            raise _refused(f"nobody can use this group: {error}") from error
+    return Grant(topic=None)
+
+
+def _of_cluster(asked: Any, operation: AclOperation) -> Grant:
+    """Who may write to a topic may do so as an idempotent producer."""
+    if operation is not AclOperation.IDEMPOTENT_WRITE or asked.resource_name != _CLUSTER:
+        raise _refused("only topics have permissions")
+    _named(asked.principal)
+    return Grant(topic=None)
 
 
 def identifier_of(principal: str) -> str:
     """The grantee of a principal. Raises: Refused."""
+    name = _named(principal)
+    if name == _ANY_NAME:
+        raise _refused("nothing can be granted to everybody: name principals or an organisation")
+    return GUEST.id if name == _ANONYMOUS else name
+
+
+def _named(principal: str) -> str:
+    """The name of a principal. Raises: Refused."""
     name = principal.removeprefix(_USER)
     if name == principal or not name:
         raise _refused(f"{principal[:_SHOWN_MAX]!r} is no principal: write User:NAME")
-    if name == "*":
-        raise _refused("nothing can be granted to everybody: name principals or an organisation")
-    return GUEST.id if name == _ANONYMOUS else name
+    return name
 
 
 def filter_of(asked: Any) -> Filter | None:
@@ -197,20 +261,13 @@ def filter_of(asked: Any) -> Filter | None:
         or asked.host_filter not in (None, ANY_HOST)
         or (principal is not None and not principal.startswith(_USER))
         or (asked.operation != ANY and asked.operation not in BITS)
-        or name in ("", "*")
-        or principal in (_USER, _USER + "*")
+        or name in ("", _ANY_NAME)
+        or principal in (_USER, _USER + _ANY_NAME)
     )
     if impossible:
         return None
-    every = Permission.GET_MESSAGE | Permission.PUT_MESSAGE | Permission.DESCRIBE_TOPIC
-    permission = every if asked.operation == ANY else BITS[asked.operation]
+    permission = _ANY_RIGHT if asked.operation == ANY else BITS[asked.operation]
     return Filter(name or "", "" if principal is None else identifier_of(principal), permission)
-
-
-def _why_not_resource(kind: int) -> str:
-    if kind == ResourceType.GROUP:
-        return "groups need no entry: who may read a topic may use groups on it; grant READ"
-    return "only topics have permissions"
 
 
 def _refused(text: str) -> Refused:

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls and DeleteAcls: permissions of topics, as ``acl_terms`` maps them."""
+"""DescribeAcls and DeleteAcls: permissions of topics, as ``acl_terms`` maps them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,13 +12,11 @@ from opentalos.gateway.kafka.handlers.admin.acl_terms import (
     BITS,
     Entry,
     Filter,
-    Grant,
     PatternType,
     PermissionType,
     ResourceType,
     entries_of,
     filter_of,
-    grant_of,
 )
 from opentalos.gateway.kafka.handlers.admin.outcome import (
     Outcome,
@@ -31,11 +29,6 @@ from opentalos.gateway.kafka.handlers.admin.outcome import (
 from opentalos.gateway.kafka.names import name_of
 from opentalos.model.errors import InvalidName, PermissionDenied, TalosError, TopicNotExist
 from opentalos.model.identity import Permission
-from opentalos.wire.kafka._generated.create_acls_request import CreateAclsRequest
-from opentalos.wire.kafka._generated.create_acls_response import (
-    AclCreationResult,
-    CreateAclsResponse,
-)
 from opentalos.wire.kafka._generated.delete_acls_request import DeleteAclsRequest
 from opentalos.wire.kafka._generated.delete_acls_response import (
     DeleteAclsFilterResult,
@@ -80,48 +73,6 @@ async def describe(services: Services, call: KafkaCall) -> DescribeAclsResponse:
             )
         )
     return DescribeAclsResponse(error_message=None, resources=list(resources.values()))
-
-
-async def create(services: Services, call: KafkaCall) -> CreateAclsResponse:
-    """Grant; entries of one grantee on one topic are one change."""
-    request: CreateAclsRequest = call.request
-    turns = Turns()
-    outcomes: list[Outcome | None] = []
-    together: dict[tuple[str, str], list[int]] = {}  # topic and grantee, to places in the request
-    permissions: dict[tuple[str, str], Permission] = {}
-    for place, creation in enumerate(request.creations):
-        try:
-            await turns.take()
-            grant = grant_of(creation)
-        except Refused as error:
-            outcomes.append(outcome_of(error))
-            continue
-        outcomes.append(None)
-        key = (grant.topic, grant.identifier)
-        together.setdefault(key, []).append(place)
-        permissions[key] = permissions.get(key, Permission.NONE) | grant.permission
-    throttle_ms = 0
-    for key, places in together.items():
-        done = await outcome(_grant(services, call, Grant(*key, permissions[key])))
-        throttle_ms = max(throttle_ms, done.throttle_ms)
-        for place in places:
-            outcomes[place] = done
-    results = [
-        AclCreationResult(error_code=done.code, error_message=done.text)
-        for done in outcomes
-        if done
-    ]
-    return CreateAclsResponse(throttle_time_ms=throttle_ms, results=results)
-
-
-async def _grant(services: Services, call: KafkaCall, grant: Grant) -> None:
-    """Raises: TalosError."""
-    broker, caller = services.broker, call.caller
-    topic = await found(
-        services,
-        lambda: broker.context.find_topic(caller, Permission.CHANGE_PERMISSION, grant.topic),
-    )
-    await broker.permissions.grant_more(caller, topic.resource, grant.identifier, grant.permission)
 
 
 async def delete(services: Services, call: KafkaCall) -> DeleteAclsResponse:

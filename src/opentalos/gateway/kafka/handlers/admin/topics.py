@@ -28,7 +28,7 @@ from opentalos.gateway.kafka.handlers.admin.topic_configs import (
     source_of,
 )
 from opentalos.gateway.kafka.names import NO_ID
-from opentalos.model.errors import TalosError, TopicNotExist
+from opentalos.model.errors import InvalidName, TalosError, TopicExists, TopicNotExist
 from opentalos.model.identity import Permission
 from opentalos.model.settings.partitioning import with_partitioner
 from opentalos.wire.kafka._generated.create_topics_request import (
@@ -95,10 +95,25 @@ async def _create(
 ) -> Topic:
     """Raises: TalosError, Refused."""
     broker = services.broker
+    _check_exists(services, call, wanted.name)
     new, asked = _new_topic(services, wanted)
     planned = broker.topics.trials.create_topic(call.caller, new)
     check_fixed(planned, asked, broker.context.config)
     return planned if validate_only else await broker.topics.create_topic(call.caller, new)
+
+
+def _check_exists(services: Services, call: KafkaCall, name: str) -> None:
+    """Raises: TopicExists: the name is of another owner's topic, on which the caller has a right.
+
+    Kafka answers so to a client that has CREATE on the topic, and the client continues with it.
+    """
+    if "/" not in name:
+        return
+    try:
+        services.broker.overview.usable_topic(call.caller, name)
+    except (TopicNotExist, InvalidName):
+        return
+    raise TopicExists(f"topic {name} exists")
 
 
 def _new_topic(services: Services, wanted: CreatableTopic) -> tuple[NewTopic, Asked]:

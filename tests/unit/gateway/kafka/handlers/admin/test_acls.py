@@ -1,70 +1,26 @@
-from typing import Any
-
 import pytest
 from tests.unit.broker.support import world
 from tests.unit.catalog.support import ALICE, BOB, ROOT
+from tests.unit.gateway.kafka.handlers.admin.acl_calls import (
+    DESCRIBE,
+    READ,
+    WRITE,
+    create,
+    delete,
+    describe,
+    entry,
+)
 from tests.unit.gateway.kafka.handlers.admin.support import Client
 
 from opentalos.gateway.kafka.handlers.admin import acls
 from opentalos.gateway.kafka.handlers.admin.acl_terms import (
-    ANY,
     AclOperation,
     PatternType,
     PermissionType,
     ResourceType,
 )
 from opentalos.model.identity import Grantee, GrantType, Permission
-from opentalos.model.limits import QuotaLimits
-from opentalos.wire.kafka._generated.create_acls_request import AclCreation, CreateAclsRequest
-from opentalos.wire.kafka._generated.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
-from opentalos.wire.kafka._generated.describe_acls_request import DescribeAclsRequest
-from opentalos.wire.kafka.apis import ApiKey
 from opentalos.wire.kafka.errors import ErrorCode
-
-READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
-EVERYTHING: dict[str, Any] = {
-    "resource_type_filter": ANY,
-    "resource_name_filter": None,
-    "pattern_type_filter": ANY,
-    "principal_filter": None,
-    "host_filter": None,
-    "operation": ANY,
-    "permission_type": ANY,
-}
-
-
-def entry(principal: str, operation: int, topic: str = "t", **other: Any) -> AclCreation:
-    fields = {
-        "resource_type": int(ResourceType.TOPIC),
-        "resource_pattern_type": int(PatternType.LITERAL),
-        "host": "*",
-        "permission_type": int(PermissionType.ALLOW),
-        **other,
-    }
-    return AclCreation(resource_name=topic, principal=principal, operation=int(operation), **fields)
-
-
-async def create(client: Client, *entries: AclCreation, version: int = -1) -> list[Any]:
-    request = CreateAclsRequest(creations=list(entries))
-    return list((await client.ask(ApiKey.CREATE_ACLS, request, version)).results)
-
-
-async def describe(client: Client, version: int = -1, **fields: Any) -> Any:
-    request = DescribeAclsRequest(**{**EVERYTHING, **fields})
-    response = await client.ask(ApiKey.DESCRIBE_ACLS, request, version)
-    if response.error_code:
-        return ErrorCode(response.error_code).name
-    return [
-        (resource.resource_name, acl.principal, AclOperation(acl.operation).name)
-        for resource in response.resources
-        for acl in resource.acls
-    ]
-
-
-async def delete(client: Client, *filters: dict[str, Any], version: int = -1) -> list[Any]:
-    made = [DeleteAclsFilter(**{**EVERYTHING, **fields}) for fields in filters]
-    request = DeleteAclsRequest(filters=made)
-    return list((await client.ask(ApiKey.DELETE_ACLS, request, version)).filter_results)
 
 
 @pytest.mark.parametrize("version", range(1, 4))
@@ -106,47 +62,6 @@ async def test_entries_add_to_what_was_granted_before() -> None:
         await create(client, entry("User:CIblue", READ))
         (stored,) = w.broker.topics.find_topic(ALICE, "t").acl.items()
         assert stored == (team, 6)
-
-
-@pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        ({"resource_type": 3}, "READ"),  # groups
-        ({"resource_type": 4}, "only topics"),
-        ({"resource_pattern_type": 4}, "one topic"),
-        ({"topic": "*"}, "one topic"),
-        ({"permission_type": 2}, "only allow"),
-        ({"host": "127.0.0.1"}, "any host"),
-        ({"principal": "User:*"}, "everybody"),
-        ({"principal": "Group:x"}, "User:NAME"),
-        ({"principal": "User:"}, "User:NAME"),
-        ({"operation": AclOperation.ALL}, "READ, WRITE and DESCRIBE"),
-        ({"operation": AclOperation.CREATE}, "CREATE"),
-        ({"operation": AclOperation.ALTER_CONFIGS}, "owner"),
-        ({"operation": AclOperation.DESCRIBE_CONFIGS}, "DESCRIBE includes"),
-        ({"operation": AclOperation.CLUSTER_ACTION}, "no operation on topics"),
-        ({"operation": 99}, "99"),
-    ],
-)
-async def test_what_permissions_cannot_express_is_refused(fields: Any, why: str) -> None:
-    async with world() as w:
-        await w.topic(ALICE)
-        client = Client(w, ALICE)
-        asked = entry(**{"principal": "User:bob", "operation": READ, **fields})
-        refused, done = await create(client, asked, entry("User:carol", READ))
-        assert refused.error_code == ErrorCode.INVALID_REQUEST
-        assert why in refused.error_message
-        assert done.error_code == 0
-        assert await describe(client) == [("t", "User:carol", "READ")]
-
-
-async def test_the_owner_has_no_entry_and_gets_none() -> None:
-    async with world() as w:
-        await w.topic(ALICE)
-        client = Client(w, ALICE)
-        assert await describe(client) == []
-        (refused,) = await create(client, entry("User:alice", READ))
-        assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def test_filters_select() -> None:
@@ -237,13 +152,3 @@ async def test_a_filter_that_matches_too_much_is_refused(monkeypatch: pytest.Mon
         await create(client, entry("User:bob", READ), entry("User:bob", WRITE))
         assert await describe(client) == "INVALID_REQUEST"
         assert len(await describe(client, operation=int(READ))) == 1
-
-
-async def test_changes_of_permissions_have_a_rate() -> None:
-    limits = QuotaLimits(tenant_changes_per_s=1, throttle_max_s=0.001)
-    async with world(quota=limits) as w:
-        await w.topic(ALICE)
-        request = CreateAclsRequest(creations=[entry(f"User:u{n}", READ) for n in range(30)])
-        response = await Client(w, ALICE).ask(ApiKey.CREATE_ACLS, request)
-        assert response.results[-1].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        assert response.throttle_time_ms == 1_000
