@@ -387,12 +387,16 @@ class ClassicGroup:
         return refusal
 
     def check_commit(self, now_s: float, who: MemberId, generation: int) -> Refusal | None:
-        """Whether a member of the generation may commit now; it counts as a heartbeat."""
-        refusal = self._check(who, generation)
-        if refusal is None:
+        """Like ``check``; it counts as a heartbeat."""
+        if self._check(who, generation) is None:
             self._members[who.member].revive(now_s)
-            if self.state is GroupState.COMPLETING:
-                return Refusal.REBALANCE_IN_PROGRESS
+        return self.check(who, generation)
+
+    def check(self, who: MemberId, generation: int) -> Refusal | None:
+        """Whether a member of the generation may commit now."""
+        refusal = self._check(who, generation)
+        if refusal is None and self.state is GroupState.COMPLETING:
+            return Refusal.REBALANCE_IN_PROGRESS
         return refusal
 
     def _check(self, who: MemberId, generation: int) -> Refusal | None:

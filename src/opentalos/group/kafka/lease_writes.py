@@ -19,6 +19,7 @@ class CommitResult(Enum):
     STORED = "stored"
     REVOKED = "revoked"  # the member held the partition and does not any more
     OTHERS = "others"  # another member or a worker holds it
+    STALE = "stale"  # the member is in another generation or epoch by now, or none at all
     MOVED = "moved"  # another server changed the row: who coordinates the group?
 
 
@@ -100,9 +101,12 @@ class MemberCommit(MemberWrite):
     """Commit for a member of the current generation.
 
     ``held``: it was given the partition, so a row that does not name it was reset or lost.
+    ``current``: asked again here, since the group may have given the partition to another member
+    while the commit was on its way.
     """
 
     address: str
+    current: Callable[[], bool]
     held: bool
     checkpoint: int
     next_offset: int
@@ -115,6 +119,9 @@ class MemberCommit(MemberWrite):
         check_alive(self.group)
         row = self.part.value
         if self.moved:
+            return None
+        if not self.current():
+            self.result = CommitResult.STALE
             return None
         if row.owner != self.worker and (self.held or not self._free(row)):
             self.result = CommitResult.REVOKED if self.held else CommitResult.OTHERS

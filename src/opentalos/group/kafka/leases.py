@@ -50,13 +50,15 @@ class HeldBy(NamedTuple):
 class Seat:
     """A member as rows know it. ``may_take``: from whom it may take partitions at once.
 
-    ``server_assigns``: it is in a group whose assignments the server decides.
+    ``server_assigns``: it is in a group whose assignments the server decides. ``current``: whether
+    it is still a member in the generation or epoch in which it commits.
     """
 
     worker: str
     address: str
     may_take: Callable[[str], bool]
     server_assigns: bool = False
+    current: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,7 @@ class KafkaLeases:
                 may_take=seat.may_take,
                 server_assigns=seat.server_assigns,
                 address=seat.address,
+                current=seat.current,
                 held=position.held,
                 checkpoint=position.next_offset - 1,
                 next_offset=position.log_end,

@@ -74,7 +74,7 @@ class Hosted(Protocol):
     forgotten: bool
 
     def check_commit(self, who: MemberId, generation: int) -> Refusal | None: ...
-    def seat_of(self, member: str) -> Seat: ...
+    def seat_of(self, who: MemberId, generation: int | None = None) -> Seat: ...
     def forget(self) -> None: ...
     def describe(self) -> DescribedGroup: ...
     @property
@@ -106,8 +106,12 @@ class Surroundings(Protocol):
 
 
 class Timed(Protocol):
-    """A state machine of a group, of either protocol. Times are the loop's."""
+    """A state machine of a group, of either protocol. Times are the loop's.
 
+    ``check``: whether a member of the generation, or in the epoch, may commit now.
+    """
+
+    def check(self, who: MemberId, generation: int) -> Refusal | None: ...
     def deadline_s(self) -> float: ...
     def tick(self, now_s: float) -> None: ...
 
@@ -135,13 +139,18 @@ class HostedMembers(ABC, Generic[M]):
     def settle(self) -> None:
         """Act on what the state machine decided."""
 
-    def seat_of(self, member: str) -> Seat:
-        """The member as rows know it."""
+    def seat_of(self, who: MemberId, generation: int | None = None) -> Seat:
+        """The member as rows know it, while it is in the generation if one is given."""
+
+        def current() -> bool:
+            return generation is None or self.machine.check(who, generation) is None
+
         return Seat(
-            worker=worker_of(member),
-            address=self.holders[member].address,
+            worker=worker_of(who.member),
+            address=self.holders[who.member].address,
             may_take=self._may_take,
             server_assigns=self.type == CONSUMER_TYPE,
+            current=current,
         )
 
     def forget(self) -> None:
@@ -319,7 +328,7 @@ class HostedGroup(HostedMembers[ClassicGroup]):
             alive = member in self.holders and not self.forgotten
             return alive and machine.generation == generation
 
-        seat = self.seat_of(member)
+        seat = self.seat_of(MemberId(member))
         granted = await self._around.leases.assign(user, seat, wanted, current)
         for other, holder in self.holders.items():
             if other != member:

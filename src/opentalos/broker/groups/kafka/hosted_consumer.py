@@ -139,7 +139,7 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
                     return False
                 return all(TopicPart(uuid, number) in member.assigned for number in partitions)
 
-            seat = self.seat_of(member_id)
+            seat = self.seat_of(MemberId(member_id))
             granted = await self._around.leases.assign(user, seat, partitions, current)
             for other in self.holders.values():
                 if other is not holder:

@@ -115,13 +115,14 @@ class KafkaOffsetService:
             position = await self._position(offset)
             if committer.alone or hosted is None:
                 return await self._commit_alone(caller, committer.group, user, position)
-            member = committer.who.member
-            holder = hosted.holders.get(member)
+            holder = hosted.holders.get(committer.who.member)
             if holder is None:
                 return Refusal.UNKNOWN_MEMBER_ID
             held = holder.holds(user, position.partition)
-            seat = hosted.seat_of(member)
+            seat = hosted.seat_of(committer.who, committer.generation)
             result = await self._leases.commit(user, seat, _with(position, held))
+            if result is CommitResult.STALE:
+                return _refusal(hosted, committer) or Refusal.ILLEGAL_GENERATION
             if result is CommitResult.STORED and not held:
                 holder.gained(user, [position.partition])
         except TalosError as error:
