@@ -6,11 +6,12 @@ The storage worlds ``records`` and ``moved-records`` play them; see test_storage
 from collections import Counter
 
 import pytest
+from tests.simulation.assigned_mutants import ASSIGNED_MUTANTS
 from tests.simulation.mutants import Mutant
 from tests.simulation.proof import check_enough, prove_caught
 from tests.simulation.record_mutants import RECORD_CLUSTER_MUTANTS, RECORD_MUTANTS
 
-from opentalos.testing.simulation.cluster.storage_worlds import MOVED_RECORDS
+from opentalos.testing.simulation.cluster.storage_worlds import ASSIGNED_MEMBERS, MOVED_RECORDS
 from opentalos.testing.simulation.cluster.world import ClusterConfig
 from opentalos.testing.simulation.seed_run import run_cluster_seed, run_seed, run_storage_seed
 
@@ -21,7 +22,9 @@ def test_a_mutant_is_caught_by_name(mutant: Mutant, monkeypatch: pytest.MonkeyPa
     prove_caught(mutant, mutant.config, run_seed, monkeypatch)
 
 
-@pytest.mark.parametrize("mutant", RECORD_CLUSTER_MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant", RECORD_CLUSTER_MUTANTS + ASSIGNED_MUTANTS, ids=lambda mutant: mutant.name
+)
 @pytest.mark.timeout(300)
 def test_a_mutant_of_a_cluster_is_caught_by_name(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
@@ -75,3 +78,21 @@ def test_clients_follow_leaders_through_many_epochs() -> None:
     assert epochs > 6
     assert reads > 50
     assert {"NotOwner", "LeaderEpochFenced"} <= refused
+
+
+@pytest.mark.timeout(120)
+def test_assigned_members_are_replaced_and_commit_too_late() -> None:
+    refused, given, commits = Counter[str](), set[tuple[str, int]](), 0
+    for seed in range(6):
+        history = run_cluster_seed(seed, ASSIGNED_MEMBERS).history
+        for beat in history.of("assigned-beat"):
+            refused[beat.error] += 1
+            assignment = beat.result.get("assignment") or ()
+            given |= {(beat.process, partition) for partition in assignment}
+        for commit in history.of("assigned-commit"):
+            refused[commit.error] += 1
+            commits += commit.ok
+    assert commits > 50
+    assert refused["STALE_MEMBER_EPOCH"] > 5
+    assert refused["UNKNOWN_MEMBER_ID"] > 5
+    assert len(given) == 6, "three members had each of two partitions"

@@ -56,6 +56,13 @@ def test_no_promise_is_broken_where_partitions_with_records_move() -> None:
         assert report.ok, str(report)
 
 
+@pytest.mark.timeout(300)
+def test_no_promise_is_broken_where_a_coordinator_assigns_partitions() -> None:
+    for seed in range(6):
+        report = run_cluster_seed(seed, CLUSTER_WORLDS["assigned-members"])
+        assert report.ok, str(report)
+
+
 @pytest.mark.timeout(120)
 def test_small_bounds_are_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound that no run reaches is a bound that nobody has tried."""

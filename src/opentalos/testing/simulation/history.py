@@ -38,6 +38,11 @@ unique in the whole history.
 | member-join | group, topic; of a Kafka group | member, generation, partitions it was given |
 | member-commit | group, topic, partition, offset, member, generation | |
 | member-beat, member-leave | group, topic | |
+| assigned-beat | group, topic, epoch: 0 joins, below leaves; owned: what it reads, | by: the |
+| | null: as before; of a member whose coordinator assigns | process, epoch, assignment, null: |
+| | | as before |
+| assigned-commit | group, topic, partition, offset, epoch | by |
+| assigned-positions | group, topic | offsets: [[partition, next offset]] |
 | take-lease, renew-lease | lease, holder, ttl_s, epoch? of a renewal | epoch |
 | release-lease | lease, holder, epoch | |
 | lease-write | lease, holder, epoch: a write that is refused below the highest epoch seen | |

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 
 from opentalos.testing.simulation.checks import (
     cluster,
-    groups,
     lending,
     messages,
     metering,
@@ -30,6 +29,7 @@ from opentalos.testing.simulation.checks import (
     tables,
 )
 from opentalos.testing.simulation.checks.anomaly import Anomaly
+from opentalos.testing.simulation.checks.group import leases, members, workers
 from opentalos.testing.simulation.checks.view.log_view import LogView, log_views
 from opentalos.testing.simulation.checks.view.table_view import TableView, table_views
 from opentalos.testing.simulation.history import History
@@ -62,6 +62,7 @@ ANOMALIES: dict[str, str] = {
     "wrong-lookup": "the offset returned for a time is not the log's",
     "stale-read": "a server returned no message at an offset that it had served before",
     "stale-commit": "a worker without the lease committed an offset",
+    "assigned-twice": "a coordinator gave a partition to two members of a group at the same time",
     "left-worker-listed": "a worker that had left its group was still listed in it",
     "lost-checkpoint": "a committed offset is not the one that a later query returned",
     "commit-beyond-end": "a committed offset is beyond the end of the log",
@@ -153,15 +154,19 @@ HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
     offsets.lost_floors,
     offsets.hidden_writes,
     offsets.deleted_reads,
-    groups.stale_commits,
-    groups.stale_member_commits,
-    groups.left_workers_listed,
-    groups.commits_after_reset,
-    groups.lost_checkpoints,
-    groups.commits_beyond_read,
-    groups.lease_epochs,
-    groups.two_lease_holders,
-    groups.stale_lease_writes,
+    workers.stale_commits,
+    members.stale_member_commits,
+    members.stale_epoch_commits,
+    members.replaced_members_commit,
+    members.assigned_twice,
+    members.lost_member_positions,
+    workers.left_workers_listed,
+    workers.commits_after_reset,
+    workers.lost_checkpoints,
+    workers.commits_beyond_read,
+    leases.lease_epochs,
+    leases.two_lease_holders,
+    leases.stale_lease_writes,
     servers.two_writers,
     servers.false_sequence_gaps,
     servers.tenant_leaks,
@@ -202,7 +207,7 @@ def _all(history: History) -> Iterator[Anomaly]:
     for view in views:
         for partition_check in PARTITION_CHECKS:
             yield from partition_check(view)
-    yield from groups.commits_beyond_end(history, views)
+    yield from workers.commits_beyond_end(history, views)
     for table in table_views(history):
         for table_check in TABLE_CHECKS:
             yield from table_check(table)

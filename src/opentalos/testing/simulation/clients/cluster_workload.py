@@ -20,9 +20,11 @@ from opentalos.testing.simulation.clients.message_clients import (
     Stranger,
 )
 from opentalos.testing.simulation.clients.records.scene import (
+    assigned_members,
     create_records,
     followers,
     members,
+    read_positions,
     record_clients,
 )
 from opentalos.testing.simulation.clients.tables.workload import TableScene
@@ -208,7 +210,8 @@ async def cluster_workload(world: ClusterWorld) -> None:
     records = await create_records(world, admin.create)
     if records:
         clients += record_clients(world, records, topics)
-        clients += members(world, records)
+        assigned = world.cluster_config.server_assigns
+        clients += (assigned_members if assigned else members)(world, records)
         clients += followers(world, records)
         clients.append(Router(world, records, "record router"))
     workers = range(world.cluster_config.workers)
@@ -230,6 +233,8 @@ async def cluster_workload(world: ClusterWorld) -> None:
         await world.heal()
         await asyncio.sleep(SETTLE_S)
     await auditor.read_all()
+    if world.cluster_config.server_assigns:
+        await read_positions(world, records)
     await tables.read_all()
     await auditor.read_usage()
     await world.stop_all()

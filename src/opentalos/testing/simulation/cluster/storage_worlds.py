@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from opentalos.testing.simulation.cluster.world import ClusterConfig
@@ -35,7 +36,16 @@ MOVED_RECORDS = ClusterConfig(
     rows=RowFaults(),
     cluster=ClusterFaults(crash=0.2, restart=0.1, pause=0.1, cut_meta=0.1, power_loss=0.03),
 )
+# The same with members whose coordinator decides who reads what, and who often join and leave.
+ASSIGNED_MEMBERS = replace(
+    MOVED_RECORDS,
+    metered=0.0,
+    server_assigns=True,
+    workers=0,
+    rows=RowFaults(unknown=0.05),
+    cluster=ClusterFaults(crash=0.15, restart=0.1, pause=0.2, cut_meta=0.1, join=0.1),
+)
 
 CLUSTER_WORLDS: Mapping[str, ClusterConfig] = MappingProxyType(
-    {"outage": OUTAGE, "moved-records": MOVED_RECORDS}
+    {"outage": OUTAGE, "moved-records": MOVED_RECORDS, "assigned-members": ASSIGNED_MEMBERS}
 )

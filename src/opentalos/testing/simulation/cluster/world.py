@@ -64,7 +64,13 @@ CLUSTER_LIMITS = ClusterLimits(
 
 
 # A session is shorter than what a member oversleeps, and a rebalance than a run.
-KAFKA_GROUP = KafkaGroupLimits(session_min_s=1.0, rebalance_max_s=3.0, initial_delay_s=0.2)
+KAFKA_GROUP = KafkaGroupLimits(
+    session_min_s=1.0,
+    rebalance_max_s=3.0,
+    initial_delay_s=0.2,
+    heartbeat_s=0.5,
+    consumer_session_s=3.0,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +91,7 @@ class ClusterConfig(WorldConfig):
     cluster: ClusterFaults | None = None
     recover_refused: float | None = None
     lending: bool | None = None
+    server_assigns: bool = False  # to members of Kafka groups, instead of their leader
 
 
 class ClusterWorld(World):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.testing.simulation.checks import (
+    assigned_stories,
     cluster_stories,
     egress_stories,
     kept_stories,
@@ -26,6 +27,7 @@ from opentalos.testing.simulation.history import History, Recorder, dump
 
 CASES = (
     stories.CASES
+    | assigned_stories.CASES
     | cluster_stories.CASES
     | lease_stories.CASES
     | lookup_stories.CASES
@@ -58,6 +60,8 @@ FREE += [
     ("stale-commit", record_stories.perhaps_joined_again),
 ]
 HAVING.append(("stale-commit", record_stories.in_turn_without_a_join))
+HAVING += assigned_stories.HAVING
+FREE += assigned_stories.FREE
 
 
 @pytest.mark.parametrize(("name", "story"), HAVING)

@@ -4,6 +4,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from opentalos.testing.simulation.clients.message_clients import LiveTopic
+from opentalos.testing.simulation.clients.records.assigned_members import (
+    AssignedMember,
+    PositionReader,
+)
 from opentalos.testing.simulation.clients.records.deletions import Deleter
 from opentalos.testing.simulation.clients.records.followers import LeaderFollower
 from opentalos.testing.simulation.clients.records.members import KafkaMember
@@ -25,6 +29,19 @@ async def create_records(
 ) -> list[LiveTopic]:
     """Topics for Kafka's producers, if the world has any; nobody changes or deletes them."""
     return [await create("records", partitions=2, flushed=False)] if world.config.records else []
+
+
+def assigned_members(world: World, records: list[LiveTopic]) -> list[AssignedMember]:
+    """Members of one group on a topic with records, whose server decides who reads what."""
+    return [
+        AssignedMember(world, f"assigned{n}", topic) for topic in records for n in range(MEMBERS)
+    ]
+
+
+async def read_positions(world: World, records: list[LiveTopic]) -> None:
+    """Where their group continues, once every fault has ended."""
+    for topic in records:
+        await PositionReader(world, topic).read()
 
 
 def followers(world: World, records: list[LiveTopic]) -> list[LeaderFollower]:

@@ -1,7 +1,4 @@
-"""Checks of consumer groups: only the lease holder commits, and commits are kept (promise I5).
-
-Also of named leases, by which processes of a tenant agree who acts.
-"""
+"""Checks of groups of workers: only the lease holder commits, and commits are kept (promise I5)."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -47,7 +44,7 @@ def stale_commits(history: History) -> Iterator[Anomaly]:
     for key, operations in changes.items():
         locks = [each for each in operations if each.action == "lock"]
         for commit in operations:
-            if commit.action != "commit" or not commit.ok or _is_late(commit, deleted):
+            if commit.action != "commit" or not commit.ok or is_late(commit, deleted):
                 continue
             worker = commit.args["worker"]
             asked = [
@@ -71,39 +68,6 @@ def stale_commits(history: History) -> Iterator[Anomaly]:
                     ended_s = _certain_until(key, lock, operations, others, lease_s)
                     if lock.ended_s < commit.began_s and commit.ended_s < ended_s:
                         yield Anomaly("stale-commit", f"{key}: {lock} held the lease: {commit}")
-
-
-def stale_member_commits(history: History) -> Iterator[Anomaly]:
-    """Two members of a Kafka group committed in turn, and the second had not joined in between.
-
-    A commit proves that its member had the partition, and only a later join gives it to another.
-    """
-    deleted = deleted_topics(history)
-    joins: dict[tuple[str, str], list[Operation]] = defaultdict(list)
-    for join in history.of("member-join"):
-        if join.may_be_done:
-            joins[join.process, join.args["group"]].append(join)
-    accepted: dict[GroupPartition, list[Operation]] = defaultdict(list)
-    for commit in history.of("member-commit"):
-        if commit.ok and not _is_late(commit, deleted):
-            args = commit.args
-            key = GroupPartition(args["group"], args["topic"], args["partition"])
-            accepted[key].append(commit)
-    for key, commits in accepted.items():
-        for commit in commits:
-            asked = [
-                join.ended_s if join.ok else float("inf")
-                for join in joins[commit.process, key.group]
-                if join.began_s < commit.ended_s
-            ]
-            since_s = max(asked, default=float("-inf"))
-            for other in commits:
-                if (
-                    other.process != commit.process
-                    and since_s < other.began_s
-                    and other.ended_s < commit.began_s
-                ):
-                    yield Anomaly("stale-commit", f"{key}: {other}, and then {commit}")
 
 
 def _certain_until(
@@ -213,7 +177,7 @@ def lost_checkpoints(history: History) -> Iterator[Anomaly]:
     for key, operations in _by_key(history, "commit", "reset", "checkpoint").items():
         writes = [each for each in operations if each.action != "checkpoint" and each.may_be_done]
         for query in operations:
-            if query.action != "checkpoint" or not query.ok or _is_late(query, deleted):
+            if query.action != "checkpoint" or not query.ok or is_late(query, deleted):
                 continue
             if not _explained(query, writes):
                 yield Anomaly("lost-checkpoint", f"{key}: no commit explains it: {query}")
@@ -281,7 +245,7 @@ def commits_beyond_read(history: History) -> Iterator[Anomaly]:
             yield Anomaly("commit-beyond-read", f"its polls delivered up to {last}: {commit}")
 
 
-def _is_late(operation: Operation, deleted: Mapping[str, Operation]) -> bool:
+def is_late(operation: Operation, deleted: Mapping[str, Operation]) -> bool:
     """Whether its topic may have been deleted by then: a server that does not know that yet
     continues and finds no records."""
     deletion = deleted.get(operation.args["topic"])
@@ -293,71 +257,4 @@ def _by_key(history: History, *actions: str) -> dict[GroupPartition, list[Operat
     for operation in history.of(*actions):
         args = operation.args
         found[GroupPartition(args["group"], args["topic"], args["partition"])].append(operation)
-    return found
-
-
-# --- named leases --------------------------------------------------------------------------------
-
-
-def lease_epochs(history: History) -> Iterator[Anomaly]:
-    """Each change of the holder has a higher epoch, and no renewal is for an earlier one."""
-    for lease, operations in _by_lease(history).items():
-        grants = [each for each in operations if each.ok and each.action == "take-lease"]
-        for later in operations:
-            if not later.ok or later.action not in ("take-lease", "renew-lease"):
-                continue
-            epoch, holder = later.result["epoch"], later.args["holder"]
-            for grant in grants:
-                known, other = grant.result["epoch"], grant.args["holder"] != holder
-                if other and known == epoch:
-                    yield Anomaly("lease-epoch-repeated", f"{lease}: {grant}, and {later}")
-                elif grant.ended_s < later.began_s and known > epoch:
-                    name = "lease-epoch-repeated"
-                    if later.action == "renew-lease":
-                        name = "stale-lease-renewal"
-                    yield Anomaly(name, f"{lease}: {grant}, but then {later}")
-
-
-def two_lease_holders(history: History) -> Iterator[Anomaly]:
-    """Two holders may believe at the same time that they have a lease.
-
-    A holder does so from a reply that grants or renews it, until its ttl has passed since it asked.
-    """
-    for lease, operations in _by_lease(history).items():
-        released = {
-            (each.args["holder"], each.args["epoch"]): each.began_s
-            for each in reversed(operations)
-            if each.action == "release-lease" and each.may_be_done
-        }
-        believed = []
-        for each in operations:
-            if each.ok and each.action in ("take-lease", "renew-lease"):
-                holder = each.args["holder"]
-                until_s = each.began_s + each.args["ttl_s"]
-                key = (holder, each.result["epoch"])
-                until_s = min(until_s, released.get(key, until_s))
-                believed.append((each.ended_s, until_s, holder, each))
-        believed.sort(key=lambda item: item[0])
-        for index, (_, until_s, holder, first) in enumerate(believed):
-            for from_s, later_until_s, other, second in believed[index + 1 :]:
-                if other != holder and from_s < min(until_s, later_until_s):
-                    yield Anomaly("two-lease-holders", f"{lease}: {first}, and {second}")
-
-
-def stale_lease_writes(history: History) -> Iterator[Anomaly]:
-    """A write was accepted although a holder with a higher epoch had written before."""
-    for lease, operations in _by_lease(history).items():
-        newest: Operation | None = None
-        written = [each for each in operations if each.ok and each.action == "lease-write"]
-        for write in sorted(written, key=lambda each: each.ended_s):
-            if newest is not None and write.args["epoch"] < newest.args["epoch"]:
-                yield Anomaly("stale-lease-write", f"{lease}: {newest}, but then {write}")
-            else:
-                newest = write
-
-
-def _by_lease(history: History) -> Mapping[str, list[Operation]]:
-    found: dict[str, list[Operation]] = defaultdict(list)
-    for each in history.of("take-lease", "renew-lease", "release-lease", "lease-write"):
-        found[each.args["lease"]].append(each)
     return found
