@@ -11,8 +11,12 @@ from opentalos.broker.quota.kept import KeptReports
 from opentalos.log.metering.kept import Kept
 from opentalos.log.partition import jobs as partition_jobs
 from opentalos.log.partition.partition_log import PartitionLog
+from opentalos.log.partition.writer import PartitionWriter
+from opentalos.testing.simulation.world.storage_worlds import RECORDS
 
 KEPT = replace(METERED, storage=True)
+# Beginnings of logs are deleted, and servers crash before what they kept is reported.
+DELETED = replace(RECORDS, storage=True, chaos_s=12.0)
 
 
 def drop_without_a_report(patch: pytest.MonkeyPatch) -> None:
@@ -46,6 +50,16 @@ def drop_after_a_report_without_an_ack(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KeptReports, "write", write)
 
 
+def drop_what_is_deleted_without_a_report(patch: pytest.MonkeyPatch) -> None:
+    """Nobody reads it any more, but it was kept until now."""
+    real = partition_jobs._kept_is_reported
+
+    def is_reported(writer: PartitionWriter, start: int) -> bool:
+        return writer.versioned.manifest.floor > start or real(writer, start)
+
+    patch.setattr(partition_jobs, "_kept_is_reported", is_reported)
+
+
 def report_what_a_former_owner_remembers(patch: pytest.MonkeyPatch) -> None:
     async def start(self: PartitionLog) -> int:
         return self.writer.versioned.manifest.start
@@ -75,6 +89,7 @@ def _drift(name: str, apply: Any, config: Any = KEPT) -> Mutant:
 
 KEPT_MUTANTS = (
     _drift("drop without a report", drop_without_a_report),
+    _drift("drop what is deleted without a report", drop_what_is_deleted_without_a_report, DELETED),
     _drift("drop again by an old report", drop_again_by_an_old_report),
     _drift("drop after a report without an ack", drop_after_a_report_without_an_ack),
     _drift(

@@ -9,6 +9,7 @@ written, so events may report less than was read. An event that comes again, kno
 number, must be the same one.
 """
 
+import sys
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -167,8 +168,8 @@ def kept_drift(history: History) -> Iterator[Anomaly]:
 
     A report says that the messages from an offset on were kept at a time. Manifests say when the
     start offset moved: no report may be wrong by more than servers' clocks differ, and what
-    retention by age dropped was reported until it was that old. Not
-    judged: clocks that jump, and damage to the reports.
+    retention by age dropped was reported until it was that old, or until a client began to delete
+    it. Not judged: clocks that jump, and damage to the reports.
     """
     reports = _reports(history)
     usage = {note.args["topic"] for note in history.noted("usage-topic")}
@@ -199,7 +200,7 @@ def _said_too_little(
     reports: dict[PartitionName, list[_Moved]],
     moves: dict[PartitionName, list[_Moved]],
 ) -> Iterator[Anomaly]:
-    retention_ms = _retention_ms(history)
+    retention_ms, deletions = _retention_ms(history), _deletions(history)
     for note in history.noted("stored-blocks"):
         name = PartitionName(note.args["topic"], note.args["partition"])
         least_ms, unit_ms = retention_ms.get(name.topic), note.args["minute_ms"]
@@ -210,7 +211,12 @@ def _said_too_little(
         for move in moves.get(name, []):
             last = bisect_left(ends, move.start)
             if last < len(ends) and ends[last] == move.start:
-                due_ms = note.args["blocks"][last][2] + least_ms
+                deleted_ms = [
+                    deletion.at_ms
+                    for deletion in deletions.get(name, [])
+                    if deletion.start >= move.start and deletion.at_ms <= move.at_ms
+                ]
+                due_ms = min([note.args["blocks"][last][2] + least_ms, *deleted_ms])
                 said_ms = max(
                     (each.at_ms for each in reports.get(name, []) if each.start <= start),
                     default=0,
@@ -220,6 +226,22 @@ def _said_too_little(
                     short = f"reported until {said_ms}, but kept until {due_ms} at least"
                     yield Anomaly("kept-drift", f"{text}, {short}")
             start = move.start
+
+
+def _deletions(history: History) -> dict[PartitionName, list[_Moved]]:
+    """When a client began to delete beginnings of logs, and up to which offset at most."""
+    found: dict[PartitionName, list[_Moved]] = defaultdict(list)
+    for note in history.noted("moved-start")[:1]:
+        began_ms = note.args["at_ms"] - note.at_s * 1_000  # of the history
+        for trim in history.of("trim"):
+            if not trim.may_be_done:
+                continue
+            everything = trim.args["offset"] < 0
+            offset = sys.maxsize if everything else trim.args["offset"]
+            start = trim.result["start"] if trim.ok else offset
+            name = PartitionName(trim.args["topic"].rsplit("#", 1)[-1], trim.args["partition"])
+            found[name].append(_Moved(start, round(began_ms + trim.began_s * 1_000)))
+    return found
 
 
 def _retention_ms(history: History) -> dict[str, int]:

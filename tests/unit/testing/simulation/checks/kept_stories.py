@@ -56,13 +56,45 @@ def said_to_be_kept_after_it_was_dropped(tale: Tale) -> None:
     said(tale, 0, T + 14_000)
 
 
+def deleted(tale: Tale, offset: int, start: int) -> None:
+    tale.ok(tale.begin("trim", "deleter", topic="o#t#u", offset=offset), start=start)
+
+
+def dropped_soon_after_its_deletion(tale: Tale) -> None:
+    """A second of the tale is one of the true time."""
+    stored(tale)
+    began_ms = T + 2_000 - round(tale.now_s * 1_000)
+    deleted(tale, -1, 5)
+    said(tale, 0, began_ms + round(tale.now_s * 1_000))
+    moved(tale, 5, began_ms + round(tale.now_s * 1_000) + 1_000)
+
+
+def dropped_by_a_deletion_with_an_old_report_only(tale: Tale) -> None:
+    stored(tale)
+    said(tale, 0, T + 1_000)
+    tale.tick(6.0)
+    began_ms = T + 7_000 - round(tale.now_s * 1_000)
+    deleted(tale, 5, 5)
+    moved(tale, 5, began_ms + round(tale.now_s * 1_000) + 1_000)
+
+
+def dropped_beyond_its_deletion(tale: Tale) -> None:
+    stored(tale)
+    began_ms = T + 2_000 - round(tale.now_s * 1_000)
+    deleted(tale, 3, 3)
+    said(tale, 0, began_ms + round(tale.now_s * 1_000))
+    moved(tale, 5, began_ms + round(tale.now_s * 1_000) + 1_000)
+
+
 CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "kept-drift": (
         [
             dropped_with_an_old_report_only,
             dropped_with_a_report_of_the_rest,
             said_to_be_kept_after_it_was_dropped,
+            dropped_by_a_deletion_with_an_old_report_only,
+            dropped_beyond_its_deletion,
         ],
-        [reported_until_dropped],
+        [reported_until_dropped, dropped_soon_after_its_deletion],
     )
 }
