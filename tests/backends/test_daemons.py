@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from opentalos.backends.daemon import Daemon, Launch
-from opentalos.backends.hdfs import HdfsBackend
+from opentalos.backends.hadoop.hdfs import HdfsBackend
 from opentalos.backends.places import BackendError
 from opentalos.backends.ports import free_ports
 from opentalos.backends.zookeeper import ZookeeperBackend
@@ -65,7 +65,7 @@ def test_missing_jars_name_the_command_that_fetches_them(
 def test_a_backend_that_was_never_started_has_a_status(tmp_path: Path) -> None:
     shown = call("status", "all", "--format", "json", "--home", str(tmp_path)).splitlines()
     assert {item["kind"]: item["missing"] for item in map(json.loads, shown)} == dict.fromkeys(
-        ("hdfs", "zookeeper", "hbase", "druid", "kafka"), "never started"
+        ("hdfs", "zookeeper", "hbase", "druid", "kafka", "yarn"), "never started"
     )
 
 

@@ -13,7 +13,7 @@ from tests.cluster_processes import SESSION_S, ClusterProcesses, wait_until
 from tests.conftest import RunningBackends
 from tests.faults.zookeeper_session import expire
 
-from opentalos.backends.hdfs import HdfsBackend
+from opentalos.backends.hadoop.hdfs import HdfsBackend
 from opentalos.broker.cluster.records import LEADER
 from opentalos.broker.cluster.state import server_path
 

@@ -1,1 +1,1 @@
-"""HDFS, ZooKeeper, HBase, Druid and Kafka on one machine, for evaluation, tests and benchmarks."""
+"""HDFS, ZooKeeper, HBase, Druid, Kafka and YARN on one machine, for evaluation and tests."""

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from opentalos.backends.hadoop.hdfs import HdfsBackend
 from opentalos.backends.hbase import HbaseBackend
-from opentalos.backends.hdfs import HdfsBackend
 from opentalos.backends.jars import CLIENT, fetch
 from opentalos.backends.places import Say, jars_folder
 from opentalos.backends.service import Backend

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from opentalos.backends.conf_files import write_log4j, write_site
 from opentalos.backends.daemon import Launch
+from opentalos.backends.hadoop.conf_files import write_log4j, write_site
 from opentalos.backends.jars import java, need_jars
 from opentalos.backends.ports import HOST
 from opentalos.backends.service import Backend

@@ -12,7 +12,7 @@ from opentalos.backends.places import BackendError, Say, jars_folder
 from opentalos.model.errors import ConfigError
 
 SERVERS = ("hdfs", "zookeeper", "hbase")
-PIPELINES = ("druid", "kafka")  # used with pipelines; servers do not need them
+PIPELINES = ("druid", "kafka", "yarn")  # used with pipelines; servers do not need them
 CLIENT = "client"
 JAVA_CLIENTS = "java-clients"  # the official Java clients, for tests
 DRUID_KAFKA = "druid-kafka"  # Druid's extension that reads from Kafka
@@ -29,6 +29,7 @@ _SIZES_MB = {
     CLIENT: 114,
     "druid": 183,
     "kafka": 54,
+    "yarn": 89,
     JAVA_CLIENTS: 15,
     DRUID_KAFKA: 9,
     SPARK_KAFKA: 11,

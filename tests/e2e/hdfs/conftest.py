@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import RunningBackends
 
 from opentalos.adapters.hdfs import HdfsAppendFile, HdfsFileStore, open_hdfs_file_store
-from opentalos.backends.hdfs import HdfsBackend
+from opentalos.backends.hadoop.hdfs import HdfsBackend
 from opentalos.model.errors import OutcomeUnknown, RecoveryStuck
 from opentalos.model.limits import HdfsLimits, JvmLimits
 from opentalos.model.message import Durability

@@ -1,4 +1,4 @@
-"""``talos backend``: HDFS, ZooKeeper, HBase, Druid and Kafka on this machine."""
+"""``talos backend``: HDFS, ZooKeeper, HBase, Druid, Kafka and YARN on this machine."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 import click
 
 from opentalos.backends.druid import DruidBackend
+from opentalos.backends.hadoop.hdfs import DATANODES_MAX, HdfsBackend
+from opentalos.backends.hadoop.yarn import YarnBackend
 from opentalos.backends.hbase import HbaseBackend
-from opentalos.backends.hdfs import DATANODES_MAX, HdfsBackend
 from opentalos.backends.jars import CLIENT, DRUID_KAFKA, PIPELINES, SERVERS, fetch
 from opentalos.backends.kafka import KafkaBackend
 from opentalos.backends.places import default_home
@@ -22,6 +23,7 @@ KINDS: dict[str, type[Backend]] = {
     "hbase": HbaseBackend,
     "druid": DruidBackend,
     "kafka": KafkaBackend,
+    "yarn": YarnBackend,
 }
 ALL = "all"
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -46,11 +48,11 @@ def _backends(kinds: Sequence[str], home: Path) -> list[Backend]:
 
 @click.group()
 def backend() -> None:
-    """Run HDFS, ZooKeeper, HBase, Druid or Kafka on this machine, on loopback.
+    """Run HDFS, ZooKeeper, HBase, Druid, Kafka or YARN on this machine, on loopback.
 
     Intended for evaluation and tests: one NameNode, one ZooKeeper, one HBase without HDFS. Druid
-    serves pipelines and needs ZooKeeper; Kafka serves benchmarks. "all" starts and fetches what a
-    cluster of servers needs: hdfs, zookeeper and hbase.
+    serves pipelines and needs ZooKeeper; YARN runs them and needs HDFS; Kafka serves benchmarks.
+    "all" starts and fetches what a cluster of servers needs: hdfs, zookeeper and hbase.
     """
 
 
@@ -61,7 +63,7 @@ def backend() -> None:
     "--port", metavar="PORT", type=int,
     help="First port; 0 picks free ports. Remembered for the next start.",
     show_default="9820 for hdfs, 2181 for zookeeper, 2191 for hbase, 8081 for druid, "
-    "9092 for kafka",
+    "9092 for kafka, 8032 for yarn",
 )  # fmt: skip
 @click.option(
     "--datanodes",

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from opentalos.backends.conf_files import write_log4j, write_site
 from opentalos.backends.daemon import Launch
-from opentalos.backends.jars import java, need_jars
+from opentalos.backends.hadoop.conf_files import write_log4j, write_site
+from opentalos.backends.hadoop.java_command import java_command
+from opentalos.backends.jars import need_jars
 from opentalos.backends.places import BackendError, Say
 from opentalos.backends.ports import HOST
 from opentalos.backends.service import Backend
@@ -19,9 +20,7 @@ _NAMENODE = "nn"
 _HEAPS_MB = {_NAMENODE: 256, "dn": 192}
 _PROBE_TIMEOUT_S = 2.0
 _FORMAT_TIMEOUT_S = 120.0
-_OPENED = (
-    "java.lang", "java.util", "java.util.concurrent", "java.net", "java.nio", "sun.nio.ch"
-)  # fmt: skip
+_FORMAT_HEAP_MB = 128
 _SOCKET_TIMEOUT_MS = 5000
 
 
@@ -104,7 +103,7 @@ class HdfsBackend(Backend):
     def _prepare(self) -> None:
         self._write_conf()
         if not (self.data_dir(_NAMENODE) / "current").exists():
-            command = [*self._java("-Xmx128m"), *_NAMENODE_CLASS, "-format", "-nonInteractive"]
+            command = [*self._java(_FORMAT_HEAP_MB), *_NAMENODE_CLASS, "-format", "-nonInteractive"]
             log = self.home / "format.log"
             with log.open("wb") as output:
                 done = subprocess.run(
@@ -163,15 +162,13 @@ class HdfsBackend(Backend):
     def _daemon_conf(self) -> Path:
         return self.home / "daemon-conf"
 
-    def _java(self, heap: str) -> list[str]:
-        opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
-        path = f"{self.conf_dir}:{self._daemon_conf}:{need_jars(self.kind)}/*"
-        ip = "-Djava.net.preferIPv4Stack=true"
-        return [java(), heap, *self._java_flags, ip, *opened, "-cp", path]
+    def _java(self, heap_mb: int) -> list[str]:
+        path = (self.conf_dir, self._daemon_conf, f"{need_jars(self.kind)}/*")
+        return java_command(heap_mb, self._java_flags, path)
 
     def _launch(self, name: str) -> Launch:
         if name == _NAMENODE:
-            return Launch([*self._java(f"-Xmx{_HEAPS_MB[name]}m"), *_NAMENODE_CLASS])
+            return Launch([*self._java(_HEAPS_MB[name]), *_NAMENODE_CLASS])
         ports = self.ports
         options = {
             "dfs.datanode.data.dir": f"file://{self.data_dir(name)}",
@@ -184,7 +181,7 @@ class HdfsBackend(Backend):
         # Daemons take these as program arguments, not as JVM properties.
         arguments = [word for key, value in options.items()
                      for word in ("-D", f"{key}={value}")]  # fmt: skip
-        return Launch([*self._java(f"-Xmx{_HEAPS_MB['dn']}m"), *_DATANODE_CLASS, *arguments])
+        return Launch([*self._java(_HEAPS_MB["dn"]), *_DATANODE_CLASS, *arguments])
 
 
 _NAMENODE_CLASS = ["org.apache.hadoop.hdfs.server.namenode.NameNode"]

@@ -1,0 +1,1 @@
+"""HDFS and YARN, the daemons of Hadoop."""
