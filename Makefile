@@ -120,6 +120,8 @@ lock:  ## resolve the dependencies anew into requirements/*.lock
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet --output-file requirements/runtime.lock
 	uv pip compile pyproject.toml --extra cluster --constraint requirements/dev.lock --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet --output-file requirements/cluster.lock
+	uv pip compile pyproject.toml --extra spark --extra lake --constraint requirements/dev.lock --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet --output-file requirements/spark.lock
 	uv pip compile requirements/build.in --universal --python-version 3.11 --upgrade \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet --output-file requirements/build.lock
 	uv pip compile requirements/sdk.in --universal --python-version 3.11 --upgrade \

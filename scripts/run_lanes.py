@@ -116,7 +116,7 @@ SPARK: dict[str, tuple[str, ...]] = {
     "spark-pipelines": ("runner", "archive", "examples"),
     "spark-sink": ("sink", "kills"),
     "spark-olap": ("olap", "dataframes", "billing", "quota", "lake"),
-    "spark-source": ("source", "sds", "cluster", "test_session.py"),
+    "spark-source": ("source", "sds", "cluster", "kubernetes", "test_session.py"),
 }
 
 

@@ -63,7 +63,7 @@ def running(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """The image's entry point and command, below this folder and on a free port."""
     data = folder / "data"
     replaced = {DATA: str(data), LISTEN: "127.0.0.1:0", KAFKA: "127.0.0.1:0"}
-    (entry,) = instructions("ENTRYPOINT")
+    entry = instructions("ENTRYPOINT")[0]
     command = [*words(entry), *command_with("serve")]
     assert command[0] == "talos"
     process = subprocess.Popen(
@@ -110,7 +110,7 @@ def test_what_is_copied_exists_and_is_sent_to_the_builder() -> None:
 
 def test_every_package_has_a_hash() -> None:
     locks = re.findall(r"requirements/(\w+)\.lock", DOCKERFILE.read_text())
-    assert {"build", "runtime", "cluster"} == set(locks)
+    assert {"build", "runtime", "cluster", "spark"} == set(locks)
     for name in locks:
         text = (ROOT / "requirements" / f"{name}.lock").read_text()
         packages = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
@@ -119,7 +119,8 @@ def test_every_package_has_a_hash() -> None:
 
 
 def test_every_variant_ends_as_another_user_than_root() -> None:
-    assert instructions("USER") == ["10001:10001", "0:0", "10001:10001"]
+    users = instructions("USER")
+    assert users == ["10001:10001", "0:0", "10001:10001", "10001:10001"]  # base, cluster, spark
     assert instructions("STOPSIGNAL") == ["SIGTERM"]
 
 
