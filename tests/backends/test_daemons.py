@@ -1,6 +1,7 @@
 """``talos backend``: restarts, faults, repair, no leftovers."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import opentalos.backends
 from opentalos.backends.daemon import Daemon, Launch
 from opentalos.backends.hadoop.hdfs import HdfsBackend
 from opentalos.backends.places import BackendError
@@ -67,6 +69,17 @@ def test_a_backend_that_was_never_started_has_a_status(tmp_path: Path) -> None:
     assert {item["kind"]: item["missing"] for item in map(json.loads, shown)} == dict.fromkeys(
         ("hdfs", "zookeeper", "hbase", "druid", "kafka", "yarn"), "never started"
     )
+
+
+def test_the_jars_of_hdfs_its_clients_and_yarn_are_of_one_hadoop() -> None:
+    poms = Path(opentalos.backends.__path__[0]) / "poms"
+    pattern = r"<groupId>org.apache.hadoop</groupId>.*<version>(.+)</version>"
+    found = {
+        kind: set(re.findall(pattern, (poms / f"{kind}.xml").read_text()))
+        for kind in ("hdfs", "client", "yarn")
+    }
+    assert found["yarn"] == found["hdfs"] == found["client"]
+    assert len(found["yarn"]) == 1
 
 
 def test_free_ports_differ_and_are_below_those_of_outgoing_connections() -> None:
