@@ -29,6 +29,7 @@ WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
 EXECUTOR = "CoarseGrainedExecutorBackend"
 PYTHON = "./environment/bin/python"
 END_S = 20.0
+_TALOS = '#!/bin/sh\nexec "$(dirname "$0")/python" -m opentalos.cli.main "$@"\n'
 _OF_THE_TESTS = ("PYTHON", "PYSPARK", "SPARK", "TALOS", "VIRTUAL_ENV")  # variables, by their begin
 
 
@@ -73,6 +74,8 @@ def make_environment(folder: Path) -> Path:
     # A path in a .pth file adds packages, and not the .pth files among them: so no checkout.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     shutil.copytree(opentalos.__path__[0], packages / "opentalos")
+    (made / "bin" / "talos").write_text(_TALOS)
+    (made / "bin" / "talos").chmod(0o755)
     archive = folder / "environment.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
         for path in sorted(made.iterdir()):

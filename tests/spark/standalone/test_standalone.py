@@ -12,7 +12,7 @@ import psutil
 import pytest
 from tests.conftest import RunningBackends
 from tests.server_process import ROOT_KEY
-from tests.spark.archived import each_once
+from tests.spark.archived import PARTITIONS, PUT, ArchivedTopic
 from tests.spark.conftest import TalosServer
 from tests.spark.kills.copying import read_all
 from tests.spark.pipeline_process import until
@@ -25,13 +25,9 @@ from tests.spark.standalone.standalone_cluster import (
     killed,
 )
 
-from opentalos.model.errors import TalosError
-from opentalos.pipelines.lake.opening import open_existing
-from opentalos.sdk import SimpleProducer, TalosAdmin
+from opentalos.sdk import TalosAdmin
 
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(900)]
-PARTITIONS = 2
-PUT = 1_500  # messages of each partition, before each kill
 BATCH = 1_000
 ARCHIVED = "archived-on-a-cluster"
 WRITTEN = "written-on-a-cluster"
@@ -54,47 +50,16 @@ def key_file(server: TalosServer, cluster: StandaloneCluster) -> Path:
     return path
 
 
-class Archiving:
+class Archiving(ArchivedTopic):
     """A topic, and its archive on HDFS with the checkpoint beside it."""
 
     def __init__(self, server: TalosServer, hdfs: str, key_file: Path) -> None:
-        self.server = server
-        self.url = f"delta+{hdfs}/archive"
-        self.put = 0  # messages of each partition
+        super().__init__(server, ARCHIVED, f"delta+{hdfs}/archive")
         self.command = [
             "run", "archive", "-o", f"archive.topics={ARCHIVED}", "-o", f"archive.path={self.url}",
             "-o", f"archive.checkpoint={hdfs}/checkpoint", "--url", server.url,
             "--key-file", str(key_file), "--trigger", "0", "--messages-per-trigger", str(BATCH),
         ]  # fmt: skip
-        with TalosAdmin(server.config) as admin:
-            admin.topics.create(ARCHIVED, partitions=PARTITIONS)
-
-    def put_more(self) -> None:
-        for partition in range(PARTITIONS):
-            with SimpleProducer(self.server.config, ARCHIVED, partition) as producer:
-                producer.put([b"x" * 100] * PUT)
-        self.put += PUT
-
-    def rows(self) -> int:
-        try:
-            return open_existing(self.url)[0].summary().rows
-        except TalosError:
-            return 0
-
-    def wait_for(self, rows: int, driver: Family) -> None:
-        """Until so many rows are committed."""
-
-        def seen() -> bool:
-            assert driver.process.poll() is None, driver.said()
-            return self.rows() >= rows
-
-        until(seen, lambda: f"{self.rows()} rows:\n{driver.said()}")
-
-    def check(self) -> None:
-        """Each message is in the archive once."""
-        found = open_existing(self.url)[0].read().select(["partition", "offset"]).to_pylist()
-        counts = dict.fromkeys(range(PARTITIONS), self.put)
-        assert Counter((row["partition"], row["offset"]) for row in found) == each_once(counts)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +76,7 @@ def archived(
         lost = cluster.executors()[0]
         killed(lost)
         archiving.put_more()
-        archiving.wait_for(archiving.put * PARTITIONS, driver)
+        archiving.wait_for(archiving.whole, driver)
         assert lost not in cluster.executors()
         archiving.put_more()
         archiving.wait_for((archiving.put - PUT) * PARTITIONS + 1, driver)
