@@ -127,6 +127,9 @@ class YarnBackend(Backend):
             f"{manager}.hostname": HOST,
             **{f"{manager}.{name}": f"{HOST}:{ports[use]}" for name, use in addresses.items()},
             f"{manager}.am.max-attempts": APP_ATTEMPTS_MAX,
+            # A driver whose container failed is started again on the other node.
+            f"{manager}.am-scheduling.node-blacklisting-enabled": True,
+            f"{manager}.am-scheduling.node-blacklisting-disable-threshold": 0.8,
             f"{manager}.connect.retry-interval.ms": _RETRY_MS,
             f"{manager}.nodemanagers.heartbeat-interval-ms": _HEARTBEAT_MS,
             f"{node}.resource.memory-mb": _NODE_MEMORY_MB,
