@@ -94,6 +94,7 @@ FULL_FAULTS = os.environ.get("OPENTALOS_FAULTS") == "full"
 FAULTS_JOB_TIMEOUT_S = FULL_FAULTS_TIMEOUT_S if FULL_FAULTS else FAULTS_TIMEOUT_S
 
 HURTS_HDFS = "tests/e2e/hdfs"
+YARN = "tests/spark/yarn"  # three more daemons, and the other jobs have their time limits
 
 WITH_A_JOB_OF_ITS_OWN = tuple(
     f"--ignore=tests/simulation/test_{name}.py"
@@ -164,7 +165,8 @@ LANES: dict[str, tuple[Job, ...]] = {
         tests(
             "e2e-backends", "tests/e2e", "tests/backends", "-m", "backend", f"--ignore={HURTS_HDFS}"
         ),
-        tests("spark-backends", "tests/spark", "-m", "backend"),
+        tests("spark-backends", "tests/spark", "-m", "backend", f"--ignore={YARN}"),
+        tests("spark-yarn", YARN, "-m", "backend"),
     ),
     "faults": (
         tests("e2e-hdfs", HURTS_HDFS, "-m", "backend"),
