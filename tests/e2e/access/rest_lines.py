@@ -104,6 +104,7 @@ WORKING = "topics/{topic_path}/groups/rest/workers"
 OF_OWNER = "topics/{topic_path}/groups/{kept_group_path}"
 TO_START = {"to": "start"}
 GROUP_LINES = (
+    rest("GET groups", model.anybody),
     rest(f"GET {GROUPS}", DESCRIBE),
     rest(f"POST {WORKERS}", GET, arguments=path(WORKING)),
     rest(

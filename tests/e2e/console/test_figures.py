@@ -28,6 +28,8 @@ def window(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         partitions = 1 if number else WIDE_PARTITIONS
         new = {"name": f"topic-{number:04}", "partitions": partitions}
         assert rest(server, "POST", "topics", new).status == 201
+    worked = rest(server, "POST", f"topics/topic-{TOPICS - 1:04}/groups/last/workers")
+    assert worked.status == 201
     made = visitor(browser, server.url, Login(ROOT_KEY.key_id, ROOT_KEY.secret))
     yield made
     made.context.close()
@@ -36,7 +38,7 @@ def window(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.parametrize(
     "path",
-    ["", "topics", "topics?rows=500", "topics?filter=0500", "topics/root%2Ftopic-0000"],
+    ["", "topics", "topics?rows=500", "topics?filter=0500", "groups", "topics/root%2Ftopic-0000"],
 )
 def test_a_page_is_drawn_with_many_topics(window: Visitor, path: str) -> None:
     paints, loads = [], []
@@ -49,3 +51,11 @@ def test_a_page_is_drawn_with_many_topics(window: Visitor, path: str) -> None:
     paint_ms, load_ms = sorted(paints)[TIMES // 2], sorted(loads)[TIMES // 2]
     shown = f"| /console/{path}: reply after {load_ms:.0f} ms, first paint after {paint_ms:.0f} ms"
     print(shown)  # noqa: T201
+
+
+def test_the_group_of_the_last_topic_is_listed(window: Visitor) -> None:
+    page = window.go("groups")
+    row = page.locator("table.rows tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text(f"topic-{TOPICS - 1:04}")
+    assert window.violations() == []

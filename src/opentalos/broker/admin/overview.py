@@ -15,6 +15,7 @@ from opentalos.model.errors import TalosError
 from opentalos.model.identity import Permission, Principal
 
 TOPICS_MAX = 200  # with amounts and lags in one overview
+LAGS_AT_ONCE = 16  # topics whose groups are read together
 SAMPLES_MAX = 10_000  # topics whose amounts are remembered
 SAMPLE_S_MIN = 1.0  # shortest time of a rate
 RATE_S = 60.0  # and at most, if it was requested often enough
@@ -88,12 +89,26 @@ class OverviewService:
         """The first topics that the caller may see, and how many more there are."""
         topics = self.visible_topics(caller)
         described = await self._reader.describe_all(caller, topics[:TOPICS_MAX])
+        lags = await self.lags(caller, [found.topic for found in described])
         now_s = asyncio.get_running_loop().time()
         found = [
-            TopicOverview(topic, self._rate(topic, now_s), await self._lags(caller, topic.topic))
-            for topic in described
+            TopicOverview(topic, self._rate(topic, now_s), of_topic)
+            for topic, of_topic in zip(described, lags, strict=True)
         ]
         return found, max(0, len(topics) - TOPICS_MAX)
+
+    async def lags(
+        self, caller: Principal, topics: Sequence[Topic]
+    ) -> Sequence[dict[str, int] | None]:
+        """Lag in messages of each topic's groups that the caller may know of, by group.
+
+        Returns: one entry per topic, in order; None: its groups cannot be read now.
+        """
+        found: list[dict[str, int] | None] = []
+        for start in range(0, len(topics), LAGS_AT_ONCE):
+            part = topics[start : start + LAGS_AT_ONCE]
+            found += await asyncio.gather(*(self._lags(caller, topic) for topic in part))
+        return found
 
     async def _lags(self, caller: Principal, topic: Topic) -> dict[str, int] | None:
         try:

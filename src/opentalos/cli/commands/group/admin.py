@@ -19,7 +19,7 @@ from opentalos.cli.input.confirm import confirm, with_yes
 from opentalos.cli.input.times import TIME_HELP, Position, as_position, unix_ms
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.renamed import add_former_name
-from opentalos.model.errors import BadRequest, PermissionDenied, TopicNotExist
+from opentalos.model.errors import BadRequest
 
 if TYPE_CHECKING:
     from opentalos.sdk.rest_client import RestClient
@@ -57,13 +57,15 @@ def list_groups(topic: str | None, output: Output, server: ServerOptions) -> Non
 
 def _groups_of_all(call: "RestClient") -> list[dict[str, Any]]:
     """The groups of every topic that the caller may see, by topic."""
-    rows = []
-    for topic in call("GET", "topics", query={"scope": "visible"})["topics"]:
-        try:
-            found = call("GET", rest_path("topics", topic["resource"], "groups"))["groups"]
-        except (TopicNotExist, PermissionDenied):
-            continue  # deleted meanwhile, or granted for puts alone
-        rows += [{"topic": topic["name"], **group} for group in found]
+    rows: list[dict[str, Any]] = []
+    query: dict[str, object] | None = None
+    while query != {"after": ""}:
+        page = call("GET", "groups", query=query)
+        rows += [{name: row[name] for name in ("topic", "group", "lag")} for row in page["groups"]]
+        for topic in page["unknown"]:
+            named = f"{topic['owner']}/{topic['topic']}"
+            click.echo(f"talos: the groups of {named} cannot be read now", err=True)
+        query = {"after": page["next"]}
     return rows
 
 

@@ -20,10 +20,13 @@ from opentalos.gateway.rest.routing.schema import (
     text,
 )
 from opentalos.gateway.rest.topic.naming import topic_of
+from opentalos.gateway.rest.topic.topic_page import AFTER, page_of
 from opentalos.model.identity import Permission
 
 PARTITIONS_MAX = 10_000  # of one request
 EXPLAIN_S = 10.0  # also if a server does not answer
+TOPICS_MAX = 200  # whose groups one page lists
+LIST_S = 10.0  # also if a server does not answer
 RESET_S = 20.0  # for all partitions of a group
 _NUMBER = text(PARTITION)
 CHECKPOINT = integer(-1, about="Offset of the last processed message; -1: none.")
@@ -58,6 +61,22 @@ _EXPLANATION = fields(
     reasons=items(_REASON),
 )
 _RESET = fields(partition=integer(), before=CHECKPOINT, after=CHECKPOINT)
+
+
+async def list_all_groups(call: Call) -> Answer:
+    """Groups of one page of the topics that the caller may see."""
+    call.exchange.extend(LIST_S)
+    visible = call.broker.overview.visible_topics(call.caller)
+    page = page_of(visible, call.query.get("after", ""), call.query.get("limit", TOPICS_MAX))
+    lags = await call.broker.overview.lags(call.caller, page.topics)
+    listed, unknown = [], []
+    for topic, groups in zip(page.topics, lags, strict=True):
+        named = {"owner": topic.owner, "topic": topic.name}
+        if groups is None:
+            unknown.append(named)
+            continue
+        listed += [named | {"group": group, "lag": groups[group]} for group in sorted(groups)]
+    return Answer({"groups": listed, "unknown": unknown, "next": page.next})
 
 
 async def list_groups(call: Call) -> Answer:
@@ -164,7 +183,24 @@ def _group(group: str, units: Sequence[PartitionConsumeUnit]) -> dict[str, Any]:
 _TAG = "groups"
 _PATH = "topics/{topic}/groups"
 _GROUPS = {"group": text(GROUP, about="Consumer group; another tenant's is TENANT/NAME.")}
+_NAMED = {"owner": text(), "topic": text()}
 ROUTES = (
+    Route(
+        method="GET", path="groups", handler=list_all_groups, tag=_TAG,
+        summary="List the consumer groups of the topics that the caller may see, with their lag.",
+        query={
+            "after": AFTER,
+            "limit": integer(
+                1, TOPICS_MAX, about=f"Topics whose groups are listed; default {TOPICS_MAX}."
+            ),
+        },
+        reply=fields(
+            groups=items(fields(**_NAMED, group=text(), lag=LAG)),
+            unknown=items(fields("A topic whose groups cannot be read now.", **_NAMED)),
+            next=text(about="Send it as `after`, also after an empty page; empty: the end."),
+        ),
+        notes="By name of the topic.",
+    ),
     Route(
         method="GET", path=_PATH, handler=list_groups, tag=_TAG,
         summary="List the consumer groups of a topic with their lag.",

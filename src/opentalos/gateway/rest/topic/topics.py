@@ -17,6 +17,7 @@ from opentalos.gateway.rest.routing.schema import (
     text,
 )
 from opentalos.gateway.rest.topic.naming import topic_of
+from opentalos.gateway.rest.topic.topic_page import AFTER, NEXT, page_of
 from opentalos.model.errors import PartitionNotExist, TalosError
 from opentalos.model.identity import Permission
 from opentalos.model.limits import PARTITIONS_MAX
@@ -25,6 +26,7 @@ from opentalos.model.settings.topic_attributes import check_settings
 
 I32_MAX = (1 << 31) - 1
 ATTRIBUTES_MAX = 256
+LISTED_MAX = 10_000  # topics of one page
 _NAMED_MAX = 256  # partitions that a query names
 _KEY = text(chars_min=1, chars_max=256)
 _VALUE = text(chars_max=4096)
@@ -80,7 +82,8 @@ async def list_topics(call: Call) -> Answer:
         found = call.broker.overview.visible_topics(call.caller)
     else:
         found = call.broker.topics.list_topics(call.caller)
-    return Answer({"topics": [shown(topic) for topic in found]})
+    page = page_of(found, call.query.get("after", ""), call.query.get("limit"))
+    return Answer({"topics": [shown(topic) for topic in page.topics], "next": page.next})
 
 
 async def create_topic(call: Call) -> Answer:
@@ -186,9 +189,13 @@ _TAG = "topics"
 ROUTES = (
     Route(
         method="GET", path="topics", handler=list_topics, tag=_TAG,
-        summary="List topics by name.", reply=fields(topics=items(fields(**TOPIC))),
+        summary="List topics by name.", reply=fields(topics=items(fields(**TOPIC)), next=NEXT),
         query={
-            "scope": one_of("owned", "visible", about="Own topics, or all that the caller may see.")
+            "scope": one_of(
+                "owned", "visible", about="Own topics, or all that the caller may see."
+            ),
+            "after": AFTER,
+            "limit": integer(1, LISTED_MAX, about="Without it all topics are listed."),
         },
     ),
     Route(

@@ -227,3 +227,45 @@ async def test_an_expired_position_is_reported(call: Rest, monkeypatch: pytest.M
     monkeypatch.setattr(call.world.broker.plain_messages, "get_anywhere", expired)
     replied = await call("GET", f"{worker}/messages", by="alice")
     assert (replied.status, replied.document["title"]) == (404, "OffsetOutOfRange")
+
+
+async def groups_of_all(call: Rest, by: str, limit: int) -> list[tuple[str, str, int]]:
+    rows: list[tuple[str, str, int]] = []
+    after = None
+    while after != "":
+        query = f"?limit={limit}" + (f"&after={after}" if after else "")
+        page = (await call("GET", f"groups{query}", by=by)).document
+        assert page["unknown"] == []
+        rows += [(row["topic"], row["group"], row["lag"]) for row in page["groups"]]
+        after = page["next"]
+    return rows
+
+
+@pytest.mark.usefixtures("topic")
+async def test_the_groups_of_all_topics_are_read_page_by_page(call: Rest) -> None:
+    for name in ("a", "x", "b"):
+        await call.world.topic(alice(call), name)
+    for path in ("t/groups/g", "t/groups/f", "x/groups/g"):
+        await call("POST", f"topics/{path}/workers", by="alice")
+    wanted = [("t", "f", 6), ("t", "g", 6), ("x", "g", 0)]
+    for limit in (1, 2, 4, 200):
+        assert await groups_of_all(call, "alice", limit) == wanted
+    shown = await groups_of_all(call, "root", 200)
+    assert [(topic, lag) for topic, _, lag in shown] == [("t", 6), ("t", 6), ("x", 0)]
+    await call.user("bob")
+    assert await groups_of_all(call, "bob", 200) == []
+    assert (await call("GET", "groups?limit=201")).status == 400
+
+
+@pytest.mark.usefixtures("topic")
+async def test_topics_whose_groups_cannot_be_read_are_named(
+    call: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await call("POST", f"{GROUP}/workers", by="alice")
+
+    async def unavailable(*_: Any) -> None:
+        raise StoreUnavailable("no rows now")
+
+    monkeypatch.setattr(call.world.broker.metrics, "consume_units", unavailable)
+    page = (await call("GET", "groups", by="alice")).document
+    assert page == {"groups": [], "unknown": [{"owner": "alice", "topic": "t"}], "next": ""}

@@ -45,6 +45,26 @@ async def test_visible_topics_are_those_that_may_be_described(call: Rest) -> Non
     assert (await call("GET", "topics?scope=all")).status == 400
 
 
+async def test_a_long_list_is_read_page_by_page(call: Rest) -> None:
+    for name in ("d", "a", "c", "b"):
+        await call("POST", "topics", NEW | {"name": name}, by="alice")
+    await call("POST", "topics", NEW | {"name": "b"})
+    names, after = [], ""
+    for scope in ("visible", "visible", "visible"):
+        page = (await call("GET", f"topics?scope={scope}&limit=2&after={after}")).document
+        names += [f"{topic['owner']}/{topic['name']}" for topic in page["topics"]]
+        after = page["next"]
+        # What is deleted or made meanwhile neither repeats nor hides others.
+        await call("DELETE", "topics/alice%2Fa")
+    assert names == ["alice/a", "alice/b", "root/b", "alice/c", "alice/d"]
+    assert after == ""
+    assert (await call("GET", "topics?scope=visible")).document["next"] == ""
+    rest = (await call("GET", "topics?after=alice%2Fb&limit=9", by="alice")).document
+    assert [topic["name"] for topic in rest["topics"]] == ["c", "d"]
+    for query in ("limit=0", "limit=10001", f"after={'x' * 401}"):
+        assert (await call("GET", f"topics?{query}")).status == 400
+
+
 async def test_an_unknown_topic_and_one_of_others_answer_alike(call: Rest) -> None:
     await call("POST", "topics", NEW, by="alice")
     await call.user("bob")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from opentalos.gateway.console.calls import RestError
 from opentalos.gateway.console.page import Page, View, Visit
@@ -11,7 +11,9 @@ from opentalos.gateway.console.paging import matching, part
 
 ROWS: Final = 20  # each one costs a call for its state
 ROWS_MAX: Final = 100
+PAGES_MAX: Final = 50  # of REST's list, each with the groups of 200 topics
 REFRESH_S: Final = 10
+_SLOW_REFRESH_S: Final = 60  # if the list has more than one page
 ORDERS: Final = ("lag", "group", "topic")
 # What REST calls the state of a group: (text, kind of state).
 STATES: Final[Mapping[str, tuple[str, str]]] = {
@@ -24,13 +26,27 @@ STATES: Final[Mapping[str, tuple[str, str]]] = {
 _NOT_LISTED: Final = (403, 404)
 
 
+class Listed(NamedTuple):
+    """Groups that were read, by so many calls.
+
+    ``unknown``: topics whose groups cannot be read now; ``after``: the topic (OWNER/NAME) after
+    which none were read, because there are too many; empty: all were.
+    """
+
+    rows: Sequence[dict[str, Any]]
+    pages: int
+    unknown: int = 0
+    after: str = ""
+
+
 async def show(visit: Visit) -> View:
     """Groups that the caller may know of; of one topic with ``?topic=``."""
     topic = visit.query.text("topic")
-    (rows, more), lags = await asyncio.gather(
+    listed, lags = await asyncio.gather(
         _of_topic(visit, topic) if topic else _of_all(visit),
         series.read(visit, "lag", by="group", limit=series.LIMIT_MAX, step_s=60),
     )
+    rows = listed.rows
     found = list(matching(rows, visit.query.text("filter"), "group", "topic", "owner"))
     order = visit.query.choice("order", ORDERS)
     if order == "lag":
@@ -49,7 +65,7 @@ async def show(visit: Visit) -> View:
             "part": shown,
             "order": order,
             "topic": topic,
-            "more": more,
+            "listed": listed,
             "rows": [
                 row | {"explained": state, "values": _values(lags, row, visit)}
                 for row, state in zip(shown.rows, states, strict=True)
@@ -65,8 +81,8 @@ async def show(visit: Visit) -> View:
             "spans": tuple(series.SPANS),
             "charted": [("Lag by group, messages", _source(visit, topic), "")],
         },
-        cli=(f"talos group list {topic or 'TOPIC'}",),
-        refresh_s=REFRESH_S,
+        cli=(f"talos group list {topic}".rstrip(),),
+        refresh_s=REFRESH_S if listed.pages <= 1 else _SLOW_REFRESH_S,
     )
 
 
@@ -81,20 +97,23 @@ async def explained(visit: Visit, topic: str, group: str) -> Mapping[str, Any] |
     return found
 
 
-async def _of_all(visit: Visit) -> tuple[Sequence[dict[str, Any]], int]:
-    """Groups of the topics that the status has, and how many topics it leaves out."""
-    status = await visit.rest.maybe("status")
-    if status is None:
-        return (), 0
-    rows = [
-        {"owner": topic["owner"], "topic": topic["name"], "group": group, "lag": lag}
-        for topic in status["topics"]
-        for group, lag in (topic["lags"] or {}).items()
-    ]
-    return rows, status["more"]
+async def _of_all(visit: Visit) -> Listed:
+    """Groups of all topics that the caller may see, page by page."""
+    rows: list[dict[str, Any]] = []
+    unknown, after = 0, ""
+    for page in range(PAGES_MAX):
+        found = await visit.rest.maybe("groups", query={"after": after or None})
+        if found is None:  # the page says why
+            return Listed(rows, page + 1, unknown)
+        rows += found["groups"]
+        unknown += len(found["unknown"])
+        after = found["next"]
+        if not after:
+            return Listed(rows, page + 1, unknown)
+    return Listed(rows, PAGES_MAX, unknown, after)
 
 
-async def _of_topic(visit: Visit, name: str) -> tuple[Sequence[dict[str, Any]], int]:
+async def _of_topic(visit: Visit, name: str) -> Listed:
     try:
         topic, found = await asyncio.gather(
             visit.rest.get("topics", name), visit.rest.get("topics", name, "groups")
@@ -102,10 +121,10 @@ async def _of_topic(visit: Visit, name: str) -> tuple[Sequence[dict[str, Any]], 
     except RestError as error:
         if error.status in _NOT_LISTED:  # alike: unknown, and another tenant's
             visit.rest.failures.append(error)
-            return (), 0
+            return Listed((), 1)
         raise
     named = {"owner": topic["owner"], "topic": topic["name"]}
-    return [named | row for row in found["groups"]], 0
+    return Listed([named | row for row in found["groups"]], 1)
 
 
 def _path(row: Mapping[str, Any]) -> str:

@@ -51,6 +51,23 @@ async def test_the_list_has_lag_and_topic_and_is_filtered(root: Browser) -> None
     assert "/console/groups/root" in (await root.get("/console/groups?topic=t&order=topic")).text
 
 
+async def test_the_list_has_the_groups_of_every_topic(
+    root: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentalos.gateway.rest.group.groups.TOPICS_MAX", 2)
+    for number in range(5):
+        await called(root, "POST", "topics", {"name": f"u{number}", "partitions": 1})
+    await called(root, "POST", "topics/u4/groups/last/workers")
+    page = await root.get("/console/groups")
+    assert 'href="/console/groups/root%2Fu4/last"' in page.text
+    assert "talos group list" in page.words
+    assert "/rest/v1/groups?after=root" in page.words
+    monkeypatch.setattr("opentalos.gateway.console.pages.group.groups.PAGES_MAX", 2)
+    cut = await root.get("/console/groups")
+    assert "root%2Fu4" not in cut.text
+    assert "after root/u2 are not listed" in cut.words
+
+
 async def test_the_group_has_lag_and_owner_of_each_partition(root: Browser) -> None:
     page = await root.get(GROUP)
     assert page.status == 200, page.words
