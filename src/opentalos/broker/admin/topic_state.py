@@ -36,9 +36,15 @@ class TopicReader:
             owned = [topic for topic in owned if permissions_of(caller, topic) & bits]
         return sorted(owned, key=lambda topic: (topic.name, topic.owner))
 
-    async def describe(self, caller: Principal, topic: Topic) -> TopicDescription:
-        """The full description; a partition whose state cannot be read now is left out."""
-        partitions = range(topic.consumer_partitions)
+    async def describe(
+        self, caller: Principal, topic: Topic, partitions: range | None = None
+    ) -> TopicDescription:
+        """The full description; a partition whose state cannot be read now is left out.
+
+        Args: partitions: those whose states are read; None: all.
+        """
+        if partitions is None:
+            partitions = range(topic.consumer_partitions)
         found = await self._logs.read(topic, partitions, Question(Wanted.STATE))
         known = [
             (partition, facts)

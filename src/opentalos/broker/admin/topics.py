@@ -41,6 +41,7 @@ from opentalos.model.identity import Permission, Principal
 from opentalos.model.names import SYSTEM_TENANT
 
 UUID_BYTES = 16
+ALL_PARTITIONS = slice(None)
 
 
 class TopicService:
@@ -148,9 +149,16 @@ class TopicService:
         """
         return self._context.find_topic(caller, Permission.DESCRIBE_TOPIC, name)
 
-    async def describe_topic(self, caller: Principal, name: str) -> TopicDescription:
-        """A topic's description; a partition whose state cannot be read now is left out."""
-        return await self._reader.describe(caller, self.find_topic(caller, name))
+    async def describe_topic(
+        self, caller: Principal, name: str, partitions: slice = ALL_PARTITIONS
+    ) -> TopicDescription:
+        """A topic's description; a partition whose state cannot be read now is left out.
+
+        Args: partitions: whose states are read, such as ``slice(0, 100)`` for the first ones.
+        """
+        topic = self.find_topic(caller, name)
+        chosen = range(topic.consumer_partitions)[partitions]
+        return await self._reader.describe(caller, topic, chosen)
 
     def list_topics(self, caller: Principal) -> Sequence[Topic]:
         """Topics that the caller or its organisation owns, by name."""

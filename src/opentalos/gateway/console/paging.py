@@ -20,9 +20,9 @@ class Part(NamedTuple):
     after: str
 
 
-def part(query: Query, found: Sequence[Any], rows: int = ROWS) -> Part:
+def part(query: Query, found: Sequence[Any], rows: int = ROWS, rows_max: int = ROWS_MAX) -> Part:
     """The rows that ``?page=`` and ``?rows=`` ask for; a page beyond the end is the last one."""
-    rows = query.integer("rows", rows, 1, ROWS_MAX)
+    rows = query.integer("rows", rows, 1, rows_max)
     total = len(found)
     pages = max(1, -(-total // rows))
     page = query.integer("page", 1, 1, pages)

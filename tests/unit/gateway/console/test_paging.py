@@ -36,6 +36,8 @@ def test_an_empty_list() -> None:
 
 def test_rows_are_bounded() -> None:
     assert len(part(of(rows="100000"), list(range(1_000))).rows) == 500
+    few = part(of(rows="100", page="2"), list(range(1_000)), rows=10, rows_max=20)
+    assert (list(few.rows), few.first) == (list(range(20, 40)), 21)
 
 
 def test_filters_ignore_case() -> None:

@@ -142,3 +142,23 @@ async def test_how_keys_are_placed_is_chosen_at_creation_only(
     assert (await call("PATCH", "topics/plain", evenly, by="alice")).status == 422
     unknown = NEW | {"name": "bad", "attributes": {"partitioner": "sticky"}}
     assert (await call("POST", "topics", unknown, by="alice")).status == 422
+
+
+async def test_states_and_offsets_of_a_part_of_the_partitions(call: Rest) -> None:
+    await call("POST", "topics", NEW | {"partitions": 5}, by="alice")
+    for query, wanted in (
+        ("", [0, 1, 2, 3, 4]),
+        ("?limit=2", [0, 1]),
+        ("?from_partition=3", [3, 4]),
+        ("?from_partition=1&limit=3", [1, 2, 3]),
+        ("?from_partition=4&limit=10000", [4]),
+        ("?from_partition=5", []),
+        ("?limit=0", []),
+    ):
+        described = (await call("GET", f"topics/orders{query}", by="alice")).document
+        assert [state["partition"] for state in described["states"]] == wanted, query
+        assert described["consumer_partitions"] == 5
+        offsets = (await call("GET", f"topics/orders/offsets{query}", by="alice")).document
+        assert [entry["partition"] for entry in offsets["partitions"]] == wanted, query
+    for query in ("limit=-1", "limit=10001", "from_partition=-1"):
+        assert (await call("GET", f"topics/orders?{query}", by="alice")).status == 400

@@ -62,7 +62,7 @@ def span_of(text: str, now_ms: int) -> Span:
 async def show(visit: Visit) -> View:
     """One level of the drill-down."""
     name = visit.places["topic"]
-    topic = await visit.rest.get("topics", name)
+    topic = await visit.rest.get("topics", name, query={"limit": 0})
     span = span_of(visit.query.text("at"), visit.now_ms)
     chosen = visit.query.integer("partition", -1, -1)
     chosen = chosen if chosen < topic["consumer_partitions"] else -1

@@ -11,6 +11,8 @@ from opentalos.gateway.console.pages.group.groups import STATES, explained
 from opentalos.gateway.console.paging import part
 
 REFRESH_S: Final = 5
+QUICK_PARTITIONS: Final = 500  # of more of them the progress takes the server long
+_SLOW_REFRESH_S: Final = 60
 COLOURS: Final = 8  # of members; a ninth has that of the first again
 CELLS_MAX: Final = 1_000  # partitions in the picture of owners
 MEMBERS_MAX: Final = 200
@@ -84,7 +86,7 @@ async def show(visit: Visit) -> View:
             ],
         },
         cli=(f"talos group describe {topic} {group}", f"talos group explain {topic} {group}"),
-        refresh_s=REFRESH_S,
+        refresh_s=REFRESH_S if len(partitions) <= QUICK_PARTITIONS else _SLOW_REFRESH_S,
         trail=(("Groups", url("groups")),),
     )
 

@@ -53,8 +53,7 @@ async def show(visit: Visit) -> View:
         found.sort(key=lambda row: row["lag"], reverse=True)
     else:
         found.sort(key=lambda row: (row[order], row["group"]))
-    shown = part(visit.query, found, ROWS)
-    shown = shown._replace(rows=shown.rows[:ROWS_MAX])
+    shown = part(visit.query, found, ROWS, ROWS_MAX)
     states = await asyncio.gather(
         *(explained(visit, _path(row), row["group"]) for row in shown.rows)
     )
@@ -116,7 +115,8 @@ async def _of_all(visit: Visit) -> Listed:
 async def _of_topic(visit: Visit, name: str) -> Listed:
     try:
         topic, found = await asyncio.gather(
-            visit.rest.get("topics", name), visit.rest.get("topics", name, "groups")
+            visit.rest.get("topics", name, query={"limit": 0}),
+            visit.rest.get("topics", name, "groups"),
         )
     except RestError as error:
         if error.status in _NOT_LISTED:  # alike: unknown, and another tenant's

@@ -150,9 +150,7 @@ async def show_permissions(visit: Visit) -> View:
     names = [name for name in (principal["id"], principal["team"], principal["organisation"])
              if name]  # fmt: skip
     found = matching(topics["topics"], visit.query.text("filter"), "name", "owner")
-    shown = part(visit.query, found, rows=READ_TOPICS)
-    if len(shown.rows) > READ_TOPICS:
-        shown = part(visit.query, found[:READ_TOPICS], rows=READ_TOPICS)
+    shown = part(visit.query, found, READ_TOPICS, READ_TOPICS)
     granted = await asyncio.gather(*(_granted(visit, topic) for topic in shown.rows))
     owner = principal["organisation"] or principal["id"]
     return View(

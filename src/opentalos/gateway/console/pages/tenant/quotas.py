@@ -128,13 +128,12 @@ async def _topics(visit: Visit) -> Part:
     """One part of the topics that the caller owns, with their quotas."""
     found = await visit.rest.maybe("topics")
     listed: Sequence[Mapping[str, Any]] = found["topics"] if found else ()
-    cut = part(visit.query, listed, TOPICS)
-    rows = cut.rows[:TOPICS]
-    quotas = await asyncio.gather(*(_quota(visit, topic) for topic in rows))
+    cut = part(visit.query, listed, TOPICS, TOPICS)
+    quotas = await asyncio.gather(*(_quota(visit, topic) for topic in cut.rows))
     return cut._replace(
         rows=[
             {"topic": topic, "quota": quota}
-            for topic, quota in zip(rows, quotas, strict=True)
+            for topic, quota in zip(cut.rows, quotas, strict=True)
             if quota is not None
         ]
     )

@@ -7,14 +7,12 @@ from typing import Any, Final
 from opentalos.gateway.console.calls import RestError
 from opentalos.gateway.console.page import EVERYBODY, READERS, Done, Page, View, Visit, url
 from opentalos.gateway.console.pages import series
+from opentalos.gateway.console.pages.topic import states
 from opentalos.gateway.console.pages.topic.topics import seconds
-from opentalos.gateway.console.paging import part
 
 REFRESH_S: Final = 5
-_QUICK_PARTITIONS: Final = 500  # of more of them the state takes the server long
-_SLOW_REFRESH_S: Final = 60
+_SLOW_REFRESH_S: Final = 60  # if the states of many partitions are read
 PERMISSIONS: Final = ("GET_MESSAGE", "PUT_MESSAGE", "DESCRIBE_TOPIC")
-_ORDERS: Final = ("partition", "messages", "bytes", "total_messages")
 _CHARTS: Final = (
     ("Messages in per second, by partition", "messages_in", "partition", ""),
     ("Lag of groups, messages", "lag", "group", ""),
@@ -27,10 +25,9 @@ _CHANGERS: Final = EVERYBODY - READERS
 async def show(visit: Visit) -> View:
     """Amounts, and the state of each partition."""
     name = visit.places["topic"]
-    topic = await visit.rest.get("topics", name)
-    states: list[dict[str, Any]] = list(topic["states"])
-    order = visit.query.choice("order", _ORDERS)
-    states.sort(key=lambda state: state[order], reverse=order != _ORDERS[0])
+    topic = await visit.rest.get("topics", name, query={"limit": states.QUICK_PARTITIONS})
+    order = visit.query.choice("order", states.ORDERS)
+    read = await states.read(visit, topic, order)
     span = visit.query.choice("span", tuple(series.SPANS), "1h")
     return View(
         template="topic/topic.html",
@@ -38,23 +35,25 @@ async def show(visit: Visit) -> View:
         data={
             "topic": topic,
             "tab": "",
-            "part": part(visit.query, states),
+            "part": read.part,
             "order": order,
-            "most": max((state["bytes"] for state in states), default=0),
-            "totals": {
-                key: sum(state[key] for state in states)
-                for key in ("messages", "bytes", "total_messages", "total_bytes")
-            },
-            "missing": topic["consumer_partitions"] - len(states),
+            "most": max((state["bytes"] for state in read.known), default=0),
+            "totals": read.totals,
+            "missing": read.missing,
             "charts": True,
             "span": span,
             "spans": tuple(series.SPANS),
             "charted": _charts(f"{topic['owner']}/{topic['name']}", span),
         },
         cli=(f"talos topic describe {name}", f"talos topic offsets {name}"),
-        refresh_s=REFRESH_S if len(states) <= _QUICK_PARTITIONS else _SLOW_REFRESH_S,
+        refresh_s=REFRESH_S if len(read.known) <= states.QUICK_PARTITIONS else _SLOW_REFRESH_S,
         trail=trail(),
     )
+
+
+async def header(visit: Visit, name: str) -> Any:
+    """The topic without the states of its partitions, which take the server long if many."""
+    return await visit.rest.get("topics", name, query={"limit": 0})
 
 
 def _charts(topic: str, span: str) -> list[tuple[str, str, str]]:
@@ -68,7 +67,7 @@ def _charts(topic: str, span: str) -> list[tuple[str, str, str]]:
 async def show_settings(visit: Visit) -> View:
     """The forms to change and to delete the topic."""
     name = visit.places["topic"]
-    topic = await visit.rest.get("topics", name)
+    topic = await header(visit, name)
     return View(
         template="topic/settings.html",
         title=topic["name"],
@@ -86,7 +85,7 @@ async def change_settings(visit: Visit) -> Done:
     """Change the topic, or delete it: the field ``action`` says what."""
     name = visit.places["topic"]
     if visit.form.get("action") == "delete":
-        topic = await visit.rest.get("topics", name)
+        topic = await header(visit, name)
         if visit.form.get("confirmed", "").strip() != topic["name"]:
             raise RestError(422, "nothing was deleted: the name that you typed is another one")
         await visit.rest.delete("topics", name)
@@ -103,7 +102,7 @@ async def show_permissions(visit: Visit) -> View:
     """Who may do what, and the form that grants."""
     name = visit.places["topic"]
     topic, found = await asyncio.gather(
-        visit.rest.get("topics", name), visit.rest.get("topics", name, "permissions")
+        header(visit, name), visit.rest.get("topics", name, "permissions")
     )
     return View(
         template="topic/permissions.html",

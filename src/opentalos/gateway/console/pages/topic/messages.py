@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from opentalos.gateway.console.calls import RestError
 from opentalos.gateway.console.page import Page, View, Visit, url
 from opentalos.gateway.console.pages.topic import payload
-from opentalos.gateway.console.pages.topic.detail import trail
+from opentalos.gateway.console.pages.topic.detail import header, trail
 
 FROM: Final = ("end", "start", "offset", "time")
 ROWS: Final = 50
@@ -45,7 +45,7 @@ async def show(visit: Visit) -> View:
     """Messages in a table; those of several partitions by the time of storing."""
     name, wanted = visit.places["topic"], wanted_of(visit)
     topic, offsets = await asyncio.gather(
-        visit.rest.get("topics", name),
+        header(visit, name),
         visit.rest.get("topics", name, "offsets", query={"partition": wanted.partition}),
     )
     partitions: list[dict[str, Any]] = offsets["partitions"]
@@ -88,7 +88,7 @@ async def show_message(visit: Visit) -> View:
     if not offset.isascii() or not offset.isdigit():
         raise RestError(404, f"{offset} is no offset")
     topic, found = await asyncio.gather(
-        visit.rest.get("topics", name),
+        header(visit, name),
         visit.rest.get(
             "topics", name, "partitions", partition, "messages",
             query={"offset": offset, "messages_max": 1},

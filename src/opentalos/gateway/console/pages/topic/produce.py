@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from opentalos.gateway.console.calls import RestError
 from opentalos.gateway.console.page import EVERYBODY, READERS, Done, Page, View, Visit, url
-from opentalos.gateway.console.pages.topic.detail import trail
+from opentalos.gateway.console.pages.topic.detail import header, trail
 
 FORMATS: Final = (
     ("text", "text, stored as UTF-8"),
@@ -22,7 +22,7 @@ _KEY_BYTES: Final = 16
 async def show(visit: Visit) -> View:
     """The form; what was sent before stays in it."""
     name = visit.places["topic"]
-    topic = await visit.rest.get("topics", name)
+    topic = await header(visit, name)
     return View(
         template="topic/produce.html",
         title=topic["name"],

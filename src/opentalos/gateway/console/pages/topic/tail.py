@@ -13,8 +13,9 @@ from typing import Any, Final
 from opentalos.gateway.console.calls import RestError
 from opentalos.gateway.console.page import Data, Page, View, Visit, url
 from opentalos.gateway.console.pages.topic import payload
-from opentalos.gateway.console.pages.topic.detail import trail
+from opentalos.gateway.console.pages.topic.detail import header, trail
 from opentalos.gateway.console.pages.topic.messages import read_messages, row_of, views_of
+from opentalos.gateway.console.paging import part
 from opentalos.gateway.console.shown import instant
 
 ROWS_MAX: Final = 500  # of one reply: as many as the page keeps; they take 15 ms of CPU
@@ -28,12 +29,16 @@ _VECTOR: Final = re.compile(r"[0-9]{1,6}:[0-9]{1,16}(,[0-9]{1,6}:[0-9]{1,16}){0,
 async def show(visit: Visit) -> View:
     """The page, which the script fills."""
     name = visit.places["topic"]
-    topic = await visit.rest.get("topics", name)
+    topic = await header(visit, name)
     partition = visit.query.integer("partition", -1, -1)
-    kept = {"view": visit.query.text("view"), "mask": visit.query.text("mask")}
-    source = url("topics", name, "tail", "rows", **kept)
+    count = topic["consumer_partitions"]
+    followed = part(visit.query, range(count), PARTITIONS_MAX, PARTITIONS_MAX)
+    chosen: dict[str, int] = {}
     if partition >= 0:
-        source = url("topics", name, "tail", "rows", partition=partition, **kept)
+        chosen = {"partition": partition}
+    elif followed.first > 1:
+        chosen = {"first": followed.first - 1}
+    kept = {"view": visit.query.text("view"), "mask": visit.query.text("mask")}
     only = f" --partition {partition}" if partition >= 0 else ""
     return View(
         template="topic/tail.html",
@@ -41,10 +46,10 @@ async def show(visit: Visit) -> View:
         data={
             "topic": topic,
             "tab": "tail",
-            "source": source,
+            "source": url("topics", name, "tail", "rows", **chosen, **kept),
             "views": payload.VIEWS,
             "partition": partition,
-            "left_out": max(0, topic["consumer_partitions"] - PARTITIONS_MAX),
+            "followed": followed if partition < 0 and count > PARTITIONS_MAX else None,
         },
         cli=(f"talos consume {name}{only} --follow --format json",),
         trail=trail(),
@@ -60,7 +65,11 @@ async def rows(visit: Visit) -> Data:
         known = {int(partition): int(offset) for partition, _, offset in pairs}
     only = visit.query.integer("partition", -1, -1)
     wanted = list(known) or (only if only >= 0 else None)
-    offsets = await visit.rest.get("topics", name, "offsets", query={"partition": wanted})
+    query: dict[str, Any] = {"partition": wanted}
+    if wanted is None:
+        first = visit.query.integer("first", 0)
+        query = {"from_partition": first, "limit": PARTITIONS_MAX}
+    offsets = await visit.rest.get("topics", name, "offsets", query=query)
     entries = [entry for entry in offsets["partitions"] if "error" not in entry][:PARTITIONS_MAX]
     if not known:
         return Data({"after": _vector({e["partition"]: e["next"] for e in entries}), "rows": []})

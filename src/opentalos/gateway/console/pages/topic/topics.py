@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from opentalos.gateway.console.page import EVERYBODY, READERS, Done, Page, View, Visit, url
 from opentalos.gateway.console.pages import series
+from opentalos.gateway.console.pages.overview import refresh_of
 from opentalos.gateway.console.paging import matching, part
 
 ORDERS: Final = ("name", "partitions", "messages", "bytes", "messages_per_s", "bytes_per_s")
@@ -35,7 +36,7 @@ async def show(visit: Visit) -> View:
         title="Topics",
         data={"part": part(visit.query, found), "order": order, "rate": rate},
         cli=("talos topic list",),
-        refresh_s=REFRESH_S,
+        refresh_s=refresh_of(status["topics"] if status else (), REFRESH_S),
     )
 
 
