@@ -27,7 +27,7 @@ def hostile(served: Served) -> Iterator[str]:
     """A topic of alice with hostile keys, tags and data, and bytes that are no text."""
     served.rest("POST", "topics", {"name": "hostile", "partitions": 1}, by="alice")
     messages: list[dict[str, object]] = [
-        {"text": text, "key": text, "tag": text} for text in HOSTILE
+        {"value": [text], "key": text, "tag": text} for text in HOSTILE
     ]
     messages += [
         {"value": {text: text, "card": "4111111111111111"}, "key": "json"} for text in HOSTILE
@@ -81,13 +81,15 @@ def test_messages_are_found_by_offset_time_and_text(visit: Visit, served: Served
 def test_hostile_messages_run_nothing(visit: Visit, hostile: str) -> None:
     window = visit("alice", color_scheme="dark")
     for path in ("messages?view=auto", "messages?view=text", "messages?view=hex", "messages/0/0",
-                 "messages/0/4", "messages?find=%3Cscript%3Ewindow"):  # fmt: skip
+                 "messages/0/4", "messages/0/8", "messages?find=%3Cscript%3Ewindow"):  # fmt: skip
         page = window.go(f"{hostile}/{path}")
         expect(page.locator("pre").first).to_be_visible()
         assert page.evaluate("() => window.hacked") is None
         assert page.locator("main img, main iframe, main svg[onload], main script").count() == 0
     page = window.go(f"{hostile}/messages?from=start&rows=100")
     expect(page.locator("main")).to_contain_text(HOSTILE[0])
+    expect(page.locator("main")).to_contain_text("binary data: not shown, because it cannot be")
+    expect(page.locator("main")).to_contain_text("256 B · withheld")
     window.picture("messages-hostile")
 
 
@@ -98,8 +100,9 @@ def test_the_tail_shows_hostile_messages_as_text(
     page = window.go(f"{hostile}/tail")
     expect(page.locator("#tail-state")).to_contain_text("Waiting")
     page.wait_for_timeout(1_500)  # for the first reply, which says where the tail begins
-    messages = [{"text": text, "key": text} for text in HOSTILE]
+    messages: list[dict[str, object]] = [{"value": [text], "key": text} for text in HOSTILE]
     messages.append({"text": json.dumps({"card": "4111111111111111"})})
+    messages.append({"text": "card 4111111111111111"})
     path = "topics/hostile/partitions/0/messages"
     served.rest("POST", path, {"messages": messages}, by="alice")
     expect(page.locator("[data-tail] tbody tr")).to_have_count(len(messages))

@@ -13,7 +13,7 @@ WHOLE_BYTES_MAX: Final = 64 << 10
 
 
 class Cell(NamedTuple):
-    """One value. ``view``: json, text, hex, or the type's name for what is no text."""
+    """One value. ``view``: json, text, hex, withheld, or the type's name for what is no text."""
 
     column: str
     text: str
@@ -48,7 +48,8 @@ def _cell(name: str, row: Mapping[str, Any], kind: str, looks: Looks) -> Cell:
     if data is None:
         text = json.dumps(value, ensure_ascii=False)
         return Cell(name, text[: looks.bytes_max], kind, len(text) > looks.bytes_max)
-    shown = payload.shown(data, looks.view, looks.masked, looks.bytes_max)
+    named = kind == "string"  # a column is a field, but binary data may have more of its own
+    shown = payload.shown(data, looks.view, looks.masked, looks.bytes_max, named=named)
     return Cell(name, shown.text, shown.view, shown.cut, shown.hidden > 0)
 
 

@@ -1,7 +1,9 @@
 """How the data of a message is shown: as JSON, as text, or in hexadecimal, with fields masked.
 
 Masks hide the values of JSON fields by name, at every depth. They are applied to the data before
-any view is made from it, so no view shows what another one hides.
+any view is made from it, so no view shows what another one hides. Other data, such as Avro and
+Protobuf, has no fields that pages could distinguish: while there are masks, pages show what kind
+of data it is and its size.
 """
 
 import base64
@@ -12,18 +14,21 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 VIEWS: Final = ("auto", "json", "text", "hex")
+WITHHELD: Final = "withheld"
 MASK: Final = "•••"
 MASKS_MAX: Final = 100  # names that are masked on one page
 HEX_ROW_BYTES: Final = 16
 _PRINTED: Final = range(0x20, 0x7F)
 _STARTS: Final = (b"{", b"[", b" ", b"\t", b"\r", b"\n")
+_AVRO_FILE: Final = b"Obj\x01"
+_SCHEMA_ID: Final = slice(1, 5)  # after a zero, as clients of schema registries write it
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class Shown(NamedTuple):
     """A payload as a page shows it."""
 
-    view: str  # which one was taken: json, text or hex
+    view: str  # which one was taken: json, text or hex; or WITHHELD
     text: str
     bytes_count: int  # of the data as it is stored
     hidden: int  # fields that are masked
@@ -36,13 +41,21 @@ def names_of(*lists: str) -> frozenset[str]:
     return frozenset(list(filter(None, names))[:MASKS_MAX])
 
 
-def shown(data: bytes, view: str, masked: frozenset[str], bytes_max: int) -> Shown:
+def shown(
+    data: bytes, view: str, masked: frozenset[str], bytes_max: int, *, named: bool = False
+) -> Shown:
     """The data in a view; one that does not fit is replaced by the first that does.
 
     ``json`` is indented; ``auto`` has each document in one line.
+
+    Args: named: the data is the value of one field, which is not masked by its name, so it is shown
+    also if it has no fields of its own.
     """
     documents, hidden = _documents(data, masked)
     size = len(data)
+    if masked and data and not documents and not named:
+        reason = f"{kind_of(data)}: not shown, because it cannot be masked by field"
+        return Shown(WITHHELD, reason, size, 0, False)
     if hidden:
         data = b"\n".join(_dumped(document).encode() for document in documents)
     if documents and view in ("auto", "json"):
@@ -57,6 +70,17 @@ def shown(data: bytes, view: str, masked: frozenset[str], bytes_max: int) -> Sho
     cut = len(data) > rows * HEX_ROW_BYTES
     text = "\n".join(hex_rows(data[: rows * HEX_ROW_BYTES]))
     return Shown("hex", text, size, hidden, cut)
+
+
+def kind_of(data: bytes) -> str:
+    """What data that is no JSON seems to be, in words."""
+    if data.startswith(_AVRO_FILE):
+        return "an Avro file"
+    if printable(data) is not None:
+        return "text"
+    if data[0] == 0 and len(data) > _SCHEMA_ID.stop:
+        return f"binary data, perhaps with schema id {int.from_bytes(data[_SCHEMA_ID], 'big')}"
+    return "binary data"
 
 
 def printable(data: bytes) -> str | None:

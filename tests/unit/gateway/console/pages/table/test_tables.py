@@ -52,7 +52,7 @@ async def test_rows_are_browsed_in_pages_with_links(root: Browser) -> None:
     second = await root.get(following)
     assert "1 row" in second.words
     assert 'rel="next"' not in second.text
-    assert "00000000 00 01 02 ff" in second.words
+    assert "binary data: not shown" in second.words  # while there are masks
     whole = await root.get(f"{TABLE}/row?key={quote(json.dumps({'id': 'a'}))}")
     assert (whole.status, '["x", "y"]' in whole.words) == (200, True)
     assert HOSTILE not in whole.text

@@ -15,6 +15,14 @@ TOPIC = "/console/topics/root%2Ft"
 
 @pytest.fixture
 async def root() -> AsyncIterator[Browser]:
+    async with browser() as made:
+        assert (await made.submit("/console/topics/new", {"name": "t", "partitions": "2"})).place
+        yield made
+
+
+@pytest.fixture
+async def masking() -> AsyncIterator[Browser]:
+    """Like ``root``, with the field card masked for everybody."""
     async with browser(masked_fields="card") as made:
         assert (await made.submit("/console/topics/new", {"name": "t", "partitions": "2"})).place
         yield made
@@ -58,7 +66,8 @@ async def test_hostile_texts_are_shown_and_are_no_html(root: Browser) -> None:
     assert (rejected.status, "<script>alert" in rejected.text) == (422, False)
 
 
-async def test_masked_fields_are_on_no_page(root: Browser) -> None:
+async def test_masked_fields_are_on_no_page(masking: Browser) -> None:
+    root = masking
     await put(root, json.dumps({"card": "4111", "pin": "99", "n": 1}), partition="0")
     for path in ("messages", "messages?view=text", "messages?view=hex", "messages/0/0?view=text"):
         page = await root.get(f"{TOPIC}/{path}")
@@ -66,6 +75,31 @@ async def test_masked_fields_are_on_no_page(root: Browser) -> None:
         assert "34 31 31 31" not in page.text
         assert "1 field masked" in page.words
     assert "99" not in (await root.get(f"{TOPIC}/messages?mask=pin&view=text")).words
+
+
+async def test_what_has_no_fields_is_not_shown_while_there_are_masks(
+    root: Browser, masking: Browser
+) -> None:
+    avro = "00 00 00 00 07 34 31 31 31"
+    for made in (root, masking):
+        await put(made, avro, format="hex", partition="0")
+        await put(made, "card=4111", partition="0")
+    for path in ("messages", "messages?view=hex", "messages?view=text", "messages/0/0",
+                 "messages/0/1?view=hex", "tail/rows?after=0:0,1:0"):  # fmt: skip
+        page = await masking.get(f"{TOPIC}/{path}")
+        assert page.status == 200
+        assert "4111" not in page.text
+        assert "34 31 31" not in page.text
+        assert "cannot be masked by field" in page.text
+    for path, words in (
+        ("messages/0/0", "binary data, perhaps with schema id 7: not shown"),
+        ("messages/0/0", "9 B, withheld"),
+        ("messages/0/1", "text: not shown"),
+        ("messages", "9 B · withheld"),
+    ):
+        assert words in (await masking.get(f"{TOPIC}/{path}")).words
+    assert "34 31 31" in (await root.get(f"{TOPIC}/messages/0/0")).text
+    assert "34 31 31" not in (await root.get(f"{TOPIC}/messages/0/0?mask=pin")).text
 
 
 async def test_positions_and_search(root: Browser) -> None:
@@ -87,8 +121,9 @@ async def test_positions_and_search(root: Browser) -> None:
 
 
 async def test_the_tail_continues_where_it_was_and_counts_what_it_leaves_out(
-    root: Browser,
+    masking: Browser,
 ) -> None:
+    root = masking
     await put(root, "before", partition="0")
     start = json.loads((await root.get(f"{TOPIC}/tail/rows")).text)
     assert (start["rows"], start["after"]) == ([], "0:1,1:0")

@@ -14,6 +14,7 @@ from opentalos.gateway.console.pages.topic.payload import (
 
 MOST = 1 << 16
 CARD = names_of("card, Secret")
+NONE = names_of("")
 
 
 @pytest.mark.parametrize("view", ["auto", "json", "text", "hex"])
@@ -45,20 +46,49 @@ def test_views() -> None:
     assert shown(data, "json", CARD, MOST)[:2] == ("json", '{\n  "a": 1\n}')
     assert shown(data, "text", CARD, MOST)[:2] == ("text", '{"a":1}')
     assert shown(data, "hex", CARD, MOST).text.startswith("00000000  7b 22 61 22 3a 31 7d ")
-    assert shown(b"plain", "json", CARD, MOST).view == "text"
-    assert shown(b"\x00\x01", "auto", CARD, MOST).view == "hex"
-    assert shown(b"\x1b[31m", "text", CARD, MOST).view == "hex"
+    assert shown(b"plain", "json", NONE, MOST).view == "text"
+    assert shown(b"\x00\x01", "auto", NONE, MOST).view == "hex"
+    assert shown(b"\x1b[31m", "text", NONE, MOST).view == "hex"
     assert shown(b"", "auto", CARD, MOST)[:2] == ("text", "")
-    assert shown(b"42", "auto", CARD, MOST)[:2] == ("text", "42")
+    assert shown(b"42", "auto", NONE, MOST)[:2] == ("text", "42")
+
+
+@pytest.mark.parametrize("view", ["auto", "json", "text", "hex"])
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"card 4111", "text"),
+        (b"4111", "text"),
+        (b'"4111"', "text"),
+        (b'{"card": "4111"', "text"),
+        (b'{"n": 1}\ncard 4111\n', "text"),
+        (b"[" * 100_000 + b"4111", "text"),
+        (b"\x00\x00\x00\x00\x07\x084111", "binary data, perhaps with schema id 7"),
+        (b"\x0a\x094111 1111", "text"),  # so may tags and lengths of Protobuf look
+        (b"\x12\x044111", "binary data"),
+        (b"\x00\x084111", "binary data, perhaps with schema id 137638193"),
+        (b"\x00\x08", "binary data"),
+        (b"Obj\x01\x044111", "an Avro file"),
+    ],
+)
+def test_what_has_no_fields_is_withheld_while_there_are_masks(
+    data: bytes, kind: str, view: str
+) -> None:
+    found = shown(data, view, CARD, MOST)
+    assert (found.view, found.bytes_count, found.hidden) == ("withheld", len(data), 0)
+    assert found.text == f"{kind}: not shown, because it cannot be masked by field"
+    assert shown(data, view, NONE, MOST).view != "withheld"
+    named = shown(data, view, CARD, MOST, named=True)
+    assert named.text == shown(data, view, NONE, MOST).text
 
 
 def test_a_document_that_is_too_deep_is_text() -> None:
-    assert shown(b"[" * 100_000, "auto", CARD, MOST).view == "text"
+    assert shown(b"[" * 100_000, "auto", NONE, MOST).view == "text"
 
 
 def test_only_the_start_of_long_data_is_shown() -> None:
     for data, view in ((b"x" * 100, "text"), (bytes(100), "hex"), (json.dumps(["x"] * 50), "json")):
-        found = shown(data if isinstance(data, bytes) else data.encode(), view, CARD, 64)
+        found = shown(data if isinstance(data, bytes) else data.encode(), view, NONE, 64)
         assert (found.view, found.cut) == (view, True)
 
 
