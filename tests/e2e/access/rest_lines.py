@@ -239,6 +239,14 @@ TENANT_LINES = (
         variant="oneself",
     ),
     rest(
+        "PATCH keys/{key_id}", model.manages_own_keys, variant="oneself",
+        arguments=path("keys/{my_key}", {"expires_ms": 0}),
+    ),
+    rest(
+        "PATCH keys/{key_id}", each(model.administrator, model.unlimited_key), variant="another",
+        arguments=path("keys/{victims_key}", {"expires_ms": 0}),
+    ),
+    rest(
         "DELETE keys/{key_id}", model.manages_own_keys, arguments=path("keys/{my_new_key}"),
         variant="oneself",
     ),

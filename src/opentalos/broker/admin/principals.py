@@ -3,23 +3,23 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from opentalos.broker.admin.key_ends import (
+    KeyEnds,
+    authorize_key,
+    check_not_wider,
+    owner_of_key,
+)
 from opentalos.broker.audit.trail import AuditTrail, audited, itself
 from opentalos.broker.values import IssuedKey, LiveKey, PrincipalInfo
 from opentalos.catalog.access.authorize import Authorizer
-from opentalos.catalog.access.roles import may_administer, may_manage_itself, with_role
+from opentalos.catalog.access.roles import may_administer, with_role
 from opentalos.catalog.principals.key_uses import KeyUses
 from opentalos.catalog.principals.principals import ROOT_ID, PrincipalDirectory
-from opentalos.model.errors import PermissionDenied
 from opentalos.model.identity import UNLIMITED, KeyLimits, Principal
 
 
 def _issued(key: IssuedKey) -> Mapping[str, object]:
     return {"key_id": key.key_id}
-
-
-def _owner_of_key(service: "PrincipalService", key_id: str) -> str:
-    key = service.key(key_id)
-    return key.principal.id if key is not None else ""
 
 
 class PrincipalService:
@@ -38,6 +38,7 @@ class PrincipalService:
         self._directory, self._authorizer, self._uses = directory, authorizer, uses
         self._audit = audit
         self.marked = uses.marked
+        self.ends = KeyEnds(directory, authorizer, audit)
 
     def key(self, key_id: str) -> LiveKey | None:
         """The key for a signature check; sync, in memory, for the hot path."""
@@ -88,10 +89,10 @@ class PrincipalService:
         """
         self._authorize(caller, "create a key", principal_id, principal_id)
         limits = limits or caller.limits or UNLIMITED
-        _check_not_wider(caller, limits)
+        check_not_wider(caller, limits)
         return await self._directory.create_key(principal_id, limits)
 
-    @audited("rotate a key", "key_id", owner=_owner_of_key, secretless=_issued)
+    @audited("rotate a key", "key_id", owner=owner_of_key, secretless=_issued)
     async def rotate_key(
         self, caller: Principal, key_id: str, expires_ms: int | None = None
     ) -> IssuedKey:
@@ -106,10 +107,10 @@ class PrincipalService:
         limits = (key and key.limits) or UNLIMITED
         if expires_ms is not None:
             limits = replace(limits, expires_ms=expires_ms)
-        _check_not_wider(caller, limits)
+        check_not_wider(caller, limits)
         return await self._directory.create_key(self._directory.owner_of_key(key_id), limits)
 
-    @audited("disable a key", "key_id", owner=_owner_of_key)
+    @audited("disable a key", "key_id", owner=owner_of_key)
     async def disable_key(self, caller: Principal, key_id: str) -> None:
         """Disable a key permanently; for administrators and the principal itself."""
         key = self._directory.key(key_id)
@@ -153,21 +154,9 @@ class PrincipalService:
         return [self._with_uses(info) for info in everybody]
 
     def _authorize(self, caller: Principal, action: str, resource: str, owner: str) -> None:
-        """Keys belong to the principal itself and to administrators."""
-        if caller.id == owner and may_manage_itself(caller):
-            return
-        self._authorizer.authorize_admin(caller, action, resource)
+        authorize_key(self._authorizer, caller, action, resource, owner)
 
     def _with_uses(self, info: PrincipalInfo) -> PrincipalInfo:
         last_ms, owner = self._uses.last_ms, info.principal.id
         keys = tuple(replace(key, last_used_ms=last_ms(owner, key.key_id)) for key in info.keys)
         return replace(info, keys=keys)
-
-
-def _check_not_wider(caller: Principal, limits: KeyLimits) -> None:
-    """Who has a limited key must not get rid of the limits. Raises: PermissionDenied."""
-    if caller.limits is not None and not limits.within(caller.limits):
-        raise PermissionDenied(
-            f"{caller.id} may not create this key: it may do more than the key of this request; "
-            "use a key without these limits"
-        )

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -233,10 +233,15 @@ class PrincipalDirectory:
         disabled: bool | None = None,
         refuse_replays: bool | None = None,
         role: str | None = None,
+        key_ends: Mapping[str, int] | None = None,
     ) -> None:
         """Lock a principal out or let it in again; take its signed requests once or not; give it
-        another role; None: as it is. Raises: PrincipalNotExist, BadRequest."""
+        another role; None: as it is.
 
+        Args: key_ends: other ends of live keys, Unix ms by key id; 0: none. Their other limits
+        stay. Raises: PrincipalNotExist; BadRequest, also if a key is not accepted any more.
+        """
+        now_ms, ends = self._clock.wall_ms(), key_ends or {}
         if role not in (None, ADMINISTRATOR) and principal_id == ROOT_ID:
             raise BadRequest(f"could not change the role of {ROOT_ID}: it is always administrator")
 
@@ -246,6 +251,10 @@ class PrincipalDirectory:
                 principal=record.principal if role is None else with_role(record.principal, role),
                 disabled=record.disabled if disabled is None else disabled,
                 refuse_replays=record.refuse_replays if refuse_replays is None else refuse_replays,
+                keys=tuple(
+                    _with_end(key, ends[key.key_id], now_ms) if key.key_id in ends else key
+                    for key in record.keys
+                ),
             )
 
         await self._change(principal_id, changed)
@@ -403,6 +412,16 @@ def check_root_key(key_id: str, secret: str) -> None:
 def _purpose(key: KeyRecord) -> object:
     """Keys for the same purpose follow one another in a rotation; their expiry may differ."""
     return (key.limits.scopes, key.limits.addresses) if key.limits else ((), ())
+
+
+def _with_end(key: KeyRecord, expires_ms: int, now_ms: int) -> KeyRecord:
+    """The key with another end. Raises: BadRequest: what nobody accepts does not come back."""
+    if not key.live(now_ms):
+        raise BadRequest("could not change the key: it has ended; create another one")
+    if 0 < expires_ms <= now_ms:
+        raise BadRequest("could not change the key: this end has passed; disable the key")
+    limits = replace(key.limits or UNLIMITED, expires_ms=expires_ms)
+    return replace(key, limits=None if limits == UNLIMITED else limits)
 
 
 def _with_key(record: PrincipalRecord, key: KeyRecord, now_ms: int) -> PrincipalRecord:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from tests.unit.broker.support import world
 from tests.unit.catalog.support import BOB
@@ -115,6 +117,76 @@ async def test_a_rotated_key_keeps_its_limits() -> None:
         third = principals.key(longer.key_id)
         assert third is not None
         assert third.limits == KeyLimits(scopes=(Scope.GET,), expires_ms=now_ms + 2_000_000)
+
+
+async def test_a_key_gets_another_end_and_keeps_its_limits() -> None:
+    async with world() as w:
+        principals, ends = w.broker.principals, w.broker.principals.ends
+        root = await principals.ensure_root("rootkey", "root-secret")
+        alice = await principals.create(root, "alice")
+        now_ms = w.broker.context.clock.wall_ms()
+        limits = KeyLimits(scopes=(Scope.GET,), addresses=("10.0.0.0/8",))
+        issued = await principals.create_key(root, "alice", limits)
+        for expires_ms in (now_ms + 1_000_000, now_ms + 2_000_000, 0):
+            await ends.change(alice, issued.key_id, expires_ms)
+            key = principals.key(issued.key_id)
+            assert key is not None
+            assert key.limits == replace(limits, expires_ms=expires_ms)
+            assert key.secret.decode() == issued.secret
+        plain = await principals.create_key(root, "alice")
+        for expires_ms in (now_ms + 1_000_000, 0):
+            await ends.change(root, plain.key_id, expires_ms)
+        key = principals.key(plain.key_id)
+        assert key is not None
+        assert key.limits is None
+        with pytest.raises(BadRequest, match="has passed"):
+            await ends.change(root, plain.key_id, now_ms)
+        with pytest.raises(PrincipalNotExist):
+            await ends.change(root, "unknown", 0)
+
+
+async def test_a_key_that_has_ended_does_not_come_back() -> None:
+    async with world() as w:
+        principals, ends = w.broker.principals, w.broker.principals.ends
+        root = await principals.ensure_root("rootkey", "root-secret")
+        await principals.create(root, "alice")
+        now_ms = w.broker.context.clock.wall_ms()
+        short = await principals.create_key(root, "alice", KeyLimits(expires_ms=now_ms + 1_000))
+        disabled = await principals.create_key(root, "alice")
+        await principals.disable_key(root, disabled.key_id)
+        w.clock.now_ms += 2_000
+        for key_id in (short.key_id, disabled.key_id):
+            with pytest.raises(BadRequest, match="it has ended"):
+                await ends.change(root, key_id, 0)
+
+
+async def test_nobody_lets_a_key_live_longer_than_its_own() -> None:
+    async with world() as w:
+        principals, ends = w.broker.principals, w.broker.principals.ends
+        root = await principals.ensure_root("rootkey", "root-secret")
+        await principals.create(root, "alice")
+        await principals.create(root, "bob")
+        later_ms = w.broker.context.clock.wall_ms() + 1_000_000
+        limits = KeyLimits(scopes=(Scope.MANAGE,), expires_ms=later_ms)
+        limited = await _caller(principals, root, limits)
+        own = next(key for key in principals.list_principals(root)[0].keys if key.limits == limits)
+        await ends.change(limited, own.key_id, later_ms - 1_000)
+        for expires_ms in (later_ms + 1, 0):
+            with pytest.raises(PermissionDenied, match="may do more"):
+                await ends.change(limited, own.key_id, expires_ms)
+        reader = await _caller(principals, root, KeyLimits(scopes=(Scope.GET,)))
+        wide = await principals.create_key(root, "alice")
+        others = await principals.create_key(root, "bob")
+        for caller, key_id in (
+            (limited, wide.key_id),
+            (reader, own.key_id),
+            (limited, others.key_id),
+            (BOB, wide.key_id),
+            (BOB, "unknown"),
+            (GUEST, wide.key_id),
+        ):
+            with pytest.raises(PermissionDenied):
+                await ends.change(caller, key_id, later_ms - 2_000)
 
 
 async def test_roles_are_given_by_administrators_only() -> None:

@@ -178,6 +178,30 @@ def rotate_key(key_id: str, expires_ms: int | None, output: Output, server: Serv
     output.record(server.rest()("POST", rest_path("keys", key_id, "rotate"), expiry))
 
 
+@key.command("expire")
+@click.argument("key_id")
+@click.option(
+    "--in",
+    "expires_ms",
+    metavar="DURATION",
+    callback=_as_expiry,
+    required=True,
+    help="Time until the key is rejected, such as 12h or 90d, or never.",
+)
+@with_format
+@with_server
+def expire_key(key_id: str, expires_ms: int, output: Output, server: ServerOptions) -> None:
+    """Give the live key KEY_ID another end; its secret stays.
+
+    \b
+    Example: talos key expire AK3F9Q --in 90d
+             talos key expire AK3F9Q --in never
+    """
+    server.rest()("PATCH", rest_path("keys", key_id), {"expires_ms": expires_ms})
+    end = f"expires at {time_text(expires_ms)}" if expires_ms else "never expires"
+    output.done(f"key {key_id} {end}", key_id=key_id, expires_ms=expires_ms)
+
+
 @key.command("disable")
 @click.argument("key_id")
 @with_format

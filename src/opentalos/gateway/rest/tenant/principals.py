@@ -126,6 +126,14 @@ async def rotate_key(call: Call) -> Answer:
         return _issued(await principals.rotate_key(call.caller, key_id, expires_ms))
 
 
+async def change_key(call: Call) -> Answer:
+    """Another end of the key."""
+    key_id = call.places["key_id"]
+    with usable():
+        await call.broker.principals.ends.change(call.caller, key_id, call.document["expires_ms"])
+    return Answer()
+
+
 async def disable_key(call: Call) -> Answer:
     """Disable the key permanently."""
     await call.broker.principals.disable_key(call.caller, call.places["key_id"])
@@ -240,6 +248,11 @@ ROUTES = (
         summary="Create a successor of this key, which stays valid until it is deleted.",
         status=201, reply=_ISSUED, statuses=(409, 422),
         body=Body(fields(optional={"expires_ms": _EXPIRES}), optional=True),
+    ),
+    Route(
+        method="PATCH", path="keys/{key_id}", handler=change_key, tag=_TAG, status=204,
+        summary="Set, move or remove the end of a live key; its secret stays.", statuses=(409, 422),
+        body=Body(fields(expires_ms=_EXPIRES)),
     ),
     Route(
         method="DELETE", path="keys/{key_id}", handler=disable_key, tag=_TAG,

@@ -82,6 +82,25 @@ async def test_a_key_has_scopes_networks_and_an_expiry(call: Rest) -> None:
     assert (past.status, "its expiry has passed" in past.document["detail"]) == (422, True)
 
 
+async def test_the_end_of_a_key_is_set_moved_and_removed(call: Rest) -> None:
+    made = (await call("POST", "principals/alice/keys")).document["key_id"]
+    for expires_ms in (1 << 50, 1 << 51, 0):
+        changed = await call("PATCH", f"keys/{made}", {"expires_ms": expires_ms}, by="alice")
+        assert changed.status == 204
+        keys = (await call("GET", "principals/alice/keys", by="alice")).document["keys"]
+        assert [key["expires_ms"] for key in keys if key["key_id"] == made] == [expires_ms]
+    past = await call("PATCH", f"keys/{made}", {"expires_ms": 1})
+    assert (past.status, "has passed" in past.document["detail"]) == (422, True)
+    for wrong in ({}, {"expires_ms": -1}, {"expires_ms": None}, {"scopes": []}):
+        assert (await call("PATCH", f"keys/{made}", wrong)).status == 400
+    assert (await call("PATCH", "keys/AKROOT", {"expires_ms": 0}, by="alice")).status == 403
+    assert (await call("PATCH", "keys/unknown", {"expires_ms": 0}, by="alice")).status == 403
+    assert (await call("PATCH", "keys/unknown", {"expires_ms": 0})).status == 404
+    await call("DELETE", f"keys/{made}")
+    ended = await call("PATCH", f"keys/{made}", {"expires_ms": 0})
+    assert (ended.status, "it has ended" in ended.document["detail"]) == (422, True)
+
+
 async def test_a_principal_has_a_role(call: Rest) -> None:
     created = await call("POST", "principals", {"id": "vera", "role": "viewer"})
     assert (created.document["role"], created.document["admin"]) == ("viewer", False)

@@ -93,7 +93,12 @@ async def show_principal(visit: Visit) -> View:
             "roles": ROLES,
             "may_change": visit.who.administers or principal["id"] == visit.who.id,
         },
-        cli=(f"talos key list {name}", f"talos key create {name}", "talos key rotate KEY_ID"),
+        cli=(
+            f"talos key list {name}",
+            f"talos key create {name}",
+            "talos key rotate KEY_ID",
+            "talos key expire KEY_ID --in DURATION",
+        ),
         trail=trail(),
     )
 
@@ -109,6 +114,10 @@ async def change_principal(visit: Visit) -> View | Done:
         document = {"expires_ms": _expires_ms(visit)} if form.get("expires_days") else {}
         made = await visit.rest.post("keys", key_id, "rotate", document=document)
         return _shown_once(name, made)
+    if action == "end":
+        expires_ms = 0 if form.get("never") == "1" else _expires_ms(visit)
+        await visit.rest.patch("keys", key_id, document={"expires_ms": expires_ms})
+        return Done(here, f"Key {key_id} {_end_text(visit, expires_ms)}.")
     if action == "disable-key":
         if form.get("confirmed", "").strip() != key_id:
             raise RestError(422, "nothing was disabled: the key id that you typed is another one")
@@ -230,6 +239,11 @@ def _expires_ms(visit: Visit) -> int:
     if days is None or not 0 < days <= 36_500:
         raise RestError(422, "a key expires in 1 to 36,500 days")
     return visit.now_ms + days * _DAY_MS
+
+
+def _end_text(visit: Visit, expires_ms: int) -> str:
+    days = round((expires_ms - visit.now_ms) / _DAY_MS)
+    return f"expires in {days:,} day{'' if days == 1 else 's'}" if expires_ms else "never expires"
 
 
 def _state(key: Mapping[str, Any], now_ms: int) -> tuple[str, str]:

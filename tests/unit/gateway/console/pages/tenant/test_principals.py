@@ -53,6 +53,25 @@ async def test_a_key_is_rotated_and_disabled(root: Browser) -> None:
     assert "disabled" in (await root.get(path)).words
 
 
+async def test_a_key_gets_another_end(root: Browser) -> None:
+    await root.submit("/console/principals/new", {"id": "svc"})
+    path = "/console/principals/svc"
+    page = await root.submit(path, {"action": "create", "expires_days": "2"})
+    key_id = page.text.partition("<dt>Key id</dt><dd><code>")[2].partition("<")[0]
+    for fields, said, ends in (
+        ({"expires_days": "90"}, "expires in 90 days", True),
+        ({"expires_days": "1"}, "expires in 1 day", True),
+        ({"never": "1", "expires_days": "5"}, "never expires", False),
+    ):
+        done = await root.submit(path, {"action": "end", "key_id": key_id, **fields})
+        assert (done.status, done.place) == (303, path)
+        assert f"Key {key_id} {said}." in (await root.get(path)).words
+        [key] = (await root.rest("GET", "principals/svc/keys")).document["keys"]
+        assert (key["expires_ms"] > 0) == ends
+    refused = await root.submit(path, {"action": "end", "key_id": key_id})
+    assert (refused.status, "expires in 1 to 36,500 days" in refused.words) == (422, True)
+
+
 @pytest.mark.parametrize("days", ["0", "-1", "x", "99999"])
 async def test_an_end_that_makes_no_sense_is_refused(root: Browser, days: str) -> None:
     page = await root.submit(ROOT, {"action": "create", "expires_days": days})
