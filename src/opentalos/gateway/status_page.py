@@ -15,7 +15,7 @@ from opentalos.broker.admin.overview import TopicOverview
 from opentalos.broker.broker import Broker
 from opentalos.broker.cluster.service import ClusterStatus
 from opentalos.broker.tables.api.values import StreamState, Table
-from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.exchange import Exchange, abandoned
 from opentalos.gateway.http.reply_format import RETRY_AFTER, head
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.rest.routing.credentials import challenge_of
@@ -248,7 +248,8 @@ def _size(count: float) -> str:
 
 def _give_up(exchange: Exchange, task: asyncio.Task[None], error: TalosError) -> None:
     task.cancel()
-    _refuse(exchange, error)
+    if not abandoned(exchange):
+        _refuse(exchange, error)
 
 
 def _refuse(exchange: Exchange, error: TalosError) -> None:

@@ -19,7 +19,7 @@ from opentalos.gateway.console.drawing import Drawing
 from opentalos.gateway.console.forms import form_of, pairs_of, safe_return
 from opentalos.gateway.console.page import ROOT, Data, Done, Page, Query, Shown, View, Visit, Who
 from opentalos.gateway.console.table import find, menu
-from opentalos.gateway.http.exchange import Exchange, Handler
+from opentalos.gateway.http.exchange import Exchange, Handler, abandoned
 from opentalos.gateway.http.reply_format import RETRY_AFTER, head
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.slots import Slots
@@ -208,7 +208,8 @@ class ConsoleGateway:
 
     def _give_up(self, exchange: Exchange, task: asyncio.Task[None], error: TalosError) -> None:
         task.cancel()
-        self._fail(exchange, RestError(503, str(error)))
+        if exchange.method == b"POST" or not abandoned(exchange):
+            self._fail(exchange, RestError(503, str(error)))
 
 
 async def _who(rest: RestCalls) -> Who:

@@ -19,6 +19,7 @@ _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _REQUEST_ID_BYTES = 8
 _QUERY_PAIRS_MAX = 16
 _ERRORS = 400  # and the statuses above it
+_ABANDONED = head(503, TEXT)  # nobody reads it
 
 
 class Replier(Protocol):
@@ -219,6 +220,17 @@ class Exchange:
             self.failure = self.failure or f"http_{status}"
         prefix = head_saying(status, TEXT, reason) if in_status else head(status, TEXT)
         self.reply(prefix, reason.encode("utf-8", "replace") + b"\n", extra)
+
+
+def abandoned(exchange: Exchange) -> bool:
+    """Whether the client of a read is gone; then the exchange is over, and counts as no error.
+
+    For what ``late`` calls: nobody waits any more, and nothing was to be changed.
+    """
+    if exchange.connected:
+        return False
+    exchange.reply(_ABANDONED, b"")
+    return True
 
 
 def _query_value(query: bytes, name: bytes) -> bytes:

@@ -11,7 +11,7 @@ import msgspec
 from opentalos.broker.broker import Broker
 from opentalos.broker.figures.current import figures_of
 from opentalos.gateway.http.connection import JOIN_BYTES_MAX
-from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.exchange import Exchange, abandoned
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
@@ -121,7 +121,7 @@ class RestGateway:
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(slot.free)
         if match.route.reads:  # cancelling a read changes nothing
-            exchange.late = partial(_give_up, task, refuse)
+            exchange.late = partial(_give_up, exchange, task, refuse)
 
     async def _run(
         self,
@@ -243,10 +243,14 @@ def _allow_line(error: MethodNotAllowed) -> bytes:
 
 
 def _give_up(
-    task: asyncio.Task[None], refuse: Callable[[TalosError], None], error: TalosError
+    exchange: Exchange,
+    task: asyncio.Task[None],
+    refuse: Callable[[TalosError], None],
+    error: TalosError,
 ) -> None:
     task.cancel()
-    refuse(error)
+    if not abandoned(exchange):
+        refuse(error)
 
 
 def _as_answered(error: TalosError, match: Match) -> TalosError:

@@ -27,6 +27,35 @@ def fail(call: Rest, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(call.world.broker.principals, "create", create)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "failure"),
+    [
+        (b"GET", b"principals", ""),
+        (b"HEAD", b"principals", ""),
+        (b"DELETE", b"keys/AKROOT", "OutcomeUnknown"),
+    ],
+)
+async def test_a_read_whose_client_is_gone_is_no_error(
+    call: Rest, method: bytes, path: bytes, failure: str
+) -> None:
+    ended: list[str] = []
+    connection: Any = SimpleNamespace(
+        answer=lambda exchange, prefix, body, extra: ended.append(exchange.failure),
+        alive=True,
+        peer="",
+        network="",
+        private=True,
+        extend=lambda seconds, waits=False: None,
+    )
+    headers = {b"authorization": b"Basic " + call.tokens["root"]}
+    exchange = Exchange(connection, method, b"/rest/v1/" + path, headers)
+    dict(call.gateway.prefix_routes())[b"/rest/v1/"](exchange)
+    connection.alive = False
+    assert exchange.late is not None
+    exchange.late(OutcomeUnknown("the client disconnected"))
+    assert ended == [failure]
+
+
 async def test_a_call_that_takes_too_long_ends_as_unknown(
     call: Rest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
