@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import expect
-from tests.e2e.console.browsing import Visitor
+from tests.e2e.console.browsing import Login, Visitor
 from tests.e2e.console.conftest import Served
 
 pytestmark = pytest.mark.timeout(240)
@@ -17,15 +17,75 @@ MS = 1_000
 @pytest.fixture(scope="module")
 def projected(served: Served) -> Served:
     """CL1 has a grant for its traffic, which grows to that within some weeks."""
-    projection = {
-        "tenant": "CL1", "made_ms": int(time.time() * MS), "days": 60, "level": 3_000_000,
-        "trend_per_day": 60_000, "season": [1_100, 1_050, 1_000, 1_000, 950, 700, 650],
-        "spread": 200_000, "peak": 3_600_000,
-    }  # fmt: skip
+    projection = projection_of("CL1", 3_000_000, int(time.time() * MS))
     served.rest("PUT", "quota-projections", {"projections": [projection]})
     wanted = {"total": 4, "auto": True, "reason": "orders grow"}
     served.rest("POST", "quota-requests", wanted, by="alice")
     return served
+
+
+def projection_of(tenant: str, level: int, made_ms: int) -> dict[str, object]:
+    return {
+        "tenant": tenant, "made_ms": made_ms, "days": 60, "level": level,
+        "trend_per_day": 60_000, "season": [1_100, 1_050, 1_000, 1_000, 950, 700, 650],
+        "spread": 200_000, "peak": level,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def full(served: Served) -> Served:
+    """dora's CL4 uses all of its 4 partitions, and more traffic is expected than granted for."""
+    served.rest("POST", "principals", {"id": "dora", "organisation": "CL4"})
+    key = served.rest("POST", "principals/dora/keys")
+    assert isinstance(key, dict)
+    served.logins["dora"] = Login(key["key_id"], key["secret"])
+    now_ms = int(time.time() * MS)
+    lower = {"total": 1, "reason": "to begin with"}
+    served.rest("POST", "quota-requests/CL4/approve", lower)
+    first = projection_of("CL4", 3_000_000, now_ms - MS)
+    served.rest("PUT", "quota-projections", {"projections": [first]})
+    wanted = {"total": 4, "auto": True, "reason": "it begins"}
+    served.rest("POST", "quota-requests", wanted, by="dora")
+    served.rest("POST", "topics", {"name": "full", "partitions": 4}, by="dora")
+    grown = projection_of("CL4", 300_000_000, now_ms)
+    served.rest("PUT", "quota-projections", {"projections": [grown]})
+    return served
+
+
+@pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_organisation_at_its_limit_sees_it(
+    visit: Visit, full: Served, scheme: str, phone: bool
+) -> None:
+    assert full.url
+    window = visit("dora", phone=phone, color_scheme=scheme)
+    page = window.go("quotas/CL4")
+    used = page.locator("dl.figures > div", has_text="Partitions in use")
+    expect(used).to_contain_text("4 of 4")
+    expect(used).to_contain_text("100 %")
+    expect(used).to_have_class("figure bad")
+    reached = page.locator("dl.figures > div", has_text="Limit reached")
+    expect(reached).to_contain_text("now")
+    window.picture(f"organisation-full-{'phone' if phone else 'wide'}-{scheme}")
+    assert window.violations() == []
+    assert window.cut_columns() == []
+
+
+def test_more_than_the_limit_is_refused_with_the_reason(visit: Visit, full: Served) -> None:
+    assert full.url
+    window = visit("dora")
+    page = window.go("topics/new")
+    page.fill("#field-name", "too-many")
+    page.fill("#field-partitions", "1")
+    page.click("text=Create")
+    expect(page.get_by_role("alert").first).to_contain_text("limit 4")
+    page = window.go("quotas/CL4")
+    page.fill("#field-total", "900000")
+    page.get_by_role("button", name="Request", exact=True).click()
+    expect(page.locator(".decision")).to_contain_text("Without an administrator the organisation")
+    expect(page.locator(".decision")).to_contain_text("in total, of which 4 are in use")
+    window.picture("organisation-full-decision")
+    assert window.violations() == []
 
 
 @pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
