@@ -19,6 +19,7 @@ from opentalos.ports.row_store import Row, RowStore
 
 _LOG = logging.getLogger("opentalos.group")
 SCAN_ROWS_MAX = 1_000  # of one page
+TOPIC_PAGES_MAX = 20  # read to know which topics have groups
 CHECKPOINTS_MAX = 100_000  # of one answer over all topics
 
 
@@ -83,6 +84,20 @@ class GroupRows:
             if len(page) < SCAN_ROWS_MAX:
                 return {name: row for name, row in sorted(found.items()) if not row.deleting}
             start = group_range(key)[1]  # the last group's other rows are not needed
+
+    async def topics(self) -> frozenset[str] | None:
+        """UUIDs of the topics that have rows; None: it would take more than ``TOPIC_PAGES_MAX``
+        pages to find out."""
+        found: set[str] = set()
+        start = b""
+        for _ in range(TOPIC_PAGES_MAX):
+            page = await self._rows.scan(TABLE, start, b"", limit=SCAN_ROWS_MAX)
+            uuids = [parse_row_key(row.key)[0].topic_uuid for row in page]
+            found.update(uuids)
+            if len(page) < SCAN_ROWS_MAX:
+                return frozenset(found)
+            start = topic_range(uuids[-1])[1]  # the last topic's other rows are not needed
+        return None
 
     async def drained(self, topic_uuid: str, partition: int, next_offset: int) -> bool | None:
         """Whether every group has read the partition to its end; None if there is no group."""

@@ -104,11 +104,16 @@ class OverviewService:
 
         Returns: one entry per topic, in order; None: its groups cannot be read now.
         """
-        found: list[dict[str, int] | None] = []
-        for start in range(0, len(topics), LAGS_AT_ONCE):
-            part = topics[start : start + LAGS_AT_ONCE]
-            found += await asyncio.gather(*(self._lags(caller, topic) for topic in part))
-        return found
+        grouped = None
+        if len(topics) > LAGS_AT_ONCE:  # most have no groups: do not ask for each
+            grouped = await self._metrics.topics_with_groups()
+        asked = [topic for topic in topics if grouped is None or topic.uuid in grouped]
+        found: dict[str, dict[str, int] | None] = {}
+        for start in range(0, len(asked), LAGS_AT_ONCE):
+            part = asked[start : start + LAGS_AT_ONCE]
+            lags = await asyncio.gather(*(self._lags(caller, topic) for topic in part))
+            found.update(zip((topic.uuid for topic in part), lags, strict=True))
+        return [found.get(topic.uuid, {}) for topic in topics]
 
     async def _lags(self, caller: Principal, topic: Topic) -> dict[str, int] | None:
         try:

@@ -68,6 +68,13 @@ class MetricService:
         ranges = await self._ranges(topic) if visible else []
         return {group: await self._units(user, ranges) for group, user in visible.items()}
 
+    async def topics_with_groups(self) -> frozenset[str] | None:
+        """UUIDs of topics that may have groups, by few reads for all; None: not known so."""
+        try:
+            return await self._groups.rows.topics()
+        except TalosError:
+            return None
+
     async def _visible(self, caller: Principal, topic: Topic) -> Mapping[str, GroupUser]:
         return visible_groups(caller, topic, await self._groups.rows.groups(topic.uuid))
 

@@ -258,6 +258,26 @@ async def test_the_groups_of_all_topics_are_read_page_by_page(call: Rest) -> Non
 
 
 @pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize("pages_max", [0, 1, 20])
+async def test_groups_of_many_topics_are_found(
+    call: Rest, monkeypatch: pytest.MonkeyPatch, pages_max: int
+) -> None:
+    monkeypatch.setattr("opentalos.broker.admin.overview.LAGS_AT_ONCE", 2)
+    monkeypatch.setattr("opentalos.group.group_rows.TOPIC_PAGES_MAX", pages_max)
+    monkeypatch.setattr("opentalos.group.group_rows.SCAN_ROWS_MAX", 3)
+    for name in ("a", "b", "c", "x"):
+        await call.world.topic(alice(call), name)
+    for path in ("t/groups/g", "t/groups/f", "x/groups/g"):
+        await call("POST", f"topics/{path}/workers", by="alice")
+    wanted = [("t", "f", 6), ("t", "g", 6), ("x", "g", 0)]
+    assert await groups_of_all(call, "alice", 200) == wanted
+    status = (await call("GET", "status", by="alice")).document
+    assert {topic["name"]: topic["lags"] for topic in status["topics"]} == {
+        "a": {}, "b": {}, "c": {}, "t": {"f": 6, "g": 6}, "x": {"g": 0},
+    }  # fmt: skip
+
+
+@pytest.mark.usefixtures("topic")
 async def test_topics_whose_groups_cannot_be_read_are_named(
     call: Rest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
