@@ -21,13 +21,14 @@ from opentalos.broker.values import Topic
 from opentalos.model.datum import DataType, Datum
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Principal
-from opentalos.model.limits import LogLimits, MeteringSettings
+from opentalos.model.limits import LogLimits, MessageLimits, MeteringSettings
 from opentalos.model.message import Durability, MessageBlock, ProducerStamp
 from opentalos.server.data_directory import DataDirectory
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VERSIONS = sorted(path.name for path in GOLDEN.glob("killed_v*"))
 LIMITS = LogLimits(space_reserve_bytes=0)
+NO_WAIT = MessageLimits(get_wait_s=0.0)  # at the end of each log, which is read to its end
 MINUTE_MS = 60_000
 LAST = {"clicks/1": 78, "old/0": 77}  # partitions with an idempotent producer
 
@@ -71,6 +72,7 @@ async def opened(data: Path, now_ms: int, limits: LogLimits) -> AsyncIterator[Br
         secret_box=box,
         seal_memory=directory,
         log=limits,
+        message=NO_WAIT,
         metering=MeteringSettings(),
     )
     broker = open_broker(files=files, meta=meta, rows=rows, clock=clock, config=config)
