@@ -33,7 +33,7 @@ test: setup  ## every test lane; this is CI; ACCELERATOR=off: without native thr
 	@$(PY) scripts/fetch_console_assets.py --tests
 	@$(PY) scripts/fetch_franz_go.py
 	@$(PY) scripts/build_accelerator.py $(ACCELERATOR_ARGUMENT)
-	@$(PY) scripts/run_lanes.py quick check spark single backends faults
+	@$(PY) scripts/run_lanes.py classes quick check spark single backends faults
 
 demo:  ## a server and two clients of one group; DEMO_EXIT=1 ends after the tour
 	@$(PYTHON) scripts/make_venvs.py --demo

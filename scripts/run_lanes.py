@@ -1,17 +1,20 @@
 """Run test lanes and end with one line: ``N passed, N failed, N skipped``.
 
 usage: run_lanes.py [--times N] [--load] LANE...
-       (quick, check, single, spark, backends, faults; see LANES)
+       (classes, quick, check, single, spark, backends, faults; see LANES)
 
-A lane is a list of jobs. Two jobs run at a time: a free slot takes the next one in the order of the
-lanes, so the last job of a lane has one of the next lane beside it. One of the two is a job that
-needs real backends, as long as there is one: these wait most of the time. They run one by one,
-since some kill and pause the backends: one HDFS, ZooKeeper and HBase, started before the first of
-these jobs, ended after the last, whatever happened, found by OPENTALOS_BACKENDS. A job that fails
-does not stop the others. The numbers are those of the pytest jobs; a job that is no test run (a
+A lane is a list of jobs. Three jobs run at a time, as far as the machine has the memory that they
+may take: a free slot takes the next one in the order of the lanes, so the last job of a lane has
+one of the next lane beside it. At most two of the three keep a core busy; others wait most of the
+time, for a server, a timeout or a browser. As long as there are any, the three are one with real
+backends, one that waits otherwise, and one that computes. Those with backends run one by one, since
+some kill and pause the backends: one HDFS, ZooKeeper and HBase, started before the first of these
+jobs, ended after the last, whatever happened, found by OPENTALOS_BACKENDS. A job that fails does
+not stop the others. The numbers are those of the pytest jobs; a job that is no test run (a
 linter) only turns the exit status. A passing job prints one line, a failing one its whole output.
-With ``--times`` all lanes run so many times, to find tests that fail now and then; with ``--load``
-beside as many busy processes as there are cores.
+The line says how much processor time the tests took, without the backends: what keeps a core busy,
+and what waits. With ``--times`` all lanes run so many times, to find tests that fail now and then;
+with ``--load`` beside as many busy processes as there are cores.
 """
 
 import argparse
@@ -39,9 +42,14 @@ BIN = ROOT / ".venv" / "bin"
 REPORTS = ROOT / ".cache" / "reports"
 BACKENDS = ROOT / ".cache" / "backends"
 ADDRESSES = BACKENDS / "addresses.json"
-JOBS_AT_ONCE = 2  # the size of the CI machine; beside one with backends
-JOB_TIMEOUT_S = 1500
-FAULTS_TIMEOUT_S = 2700  # real time passes in each fault, and in no other job so much
+JOBS_AT_ONCE = 3
+BUSY_AT_ONCE = 2  # the size of the CI machine
+LEFT_GB = 1.0  # of memory, for everything else on the machine
+GB = 1 << 30
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
+PROCESSOR_TIME = "processor_s"  # a property of a report, see tests/conftest.py
+JOB_TIMEOUT_S = 2700  # three times the longest, for a machine that is slower
+FAULTS_TIMEOUT_S = 3600  # real time passes in each fault, and in no other job so much
 FULL_FAULTS_TIMEOUT_S = 3 * 3600
 TIMES_MAX = 100
 BUSY = "while True: pass"
@@ -54,13 +62,19 @@ RUNNING: set["subprocess.Popen[str]"] = set()
 
 @dataclass(frozen=True)
 class Job:
-    """A command; with ``tests`` it is a pytest run whose results are counted."""
+    """A command; with ``tests`` it is a pytest run whose results are counted.
+
+    ``busy``: keeps a core busy; others wait most of the time. ``memory_gb``: at most, of all its
+    processes, and of the backends if it needs them.
+    """
 
     name: str
     argv: tuple[str, ...]
     tests: bool = False
     timeout_s: int = JOB_TIMEOUT_S
     backends: bool = False  # needs the real ones, to itself
+    busy: bool = True
+    memory_gb: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,16 @@ class Result:
     skipped: int = 0
 
 
+@dataclass(frozen=True)
+class Counts:
+    """What a JUnit report says of its test cases; an error counts as failed."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    processor_s: float = 0.0  # 0: unknown
+
+
 def tool(name: str, *argv: str) -> Job:
     return Job(name, (str(BIN / argv[0]), *argv[1:]))
 
@@ -80,18 +104,25 @@ def script(name: str, path: str, *argv: str) -> Job:
     return Job(name, (str(BIN / "python"), path, *argv))
 
 
-def tests(name: str, *paths: str) -> Job:
+def suite(name: str, *paths: str, busy: bool = True, memory_gb: float = 1.0) -> Job:
     report = REPORTS / f"{name}.xml"
     argv: tuple[str, ...] = (str(BIN / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider")
     backends = "backend" in paths
     if backends:
         # The plugin is loaded last: its compilation failed once while a JVM was running.
         argv = (*argv, "-p", "no:hypothesispytest")
-    return Job(name, (*argv, f"--junitxml={report}", *paths), tests=True, backends=backends)
+    argv = (*argv, f"--junitxml={report}", *paths)
+    return Job(
+        name, argv, tests=True, backends=backends, busy=busy and not backends, memory_gb=memory_gb
+    )
+
+
+def with_time(job: Job) -> Job:
+    """As long as ``make faults`` may take, if that is what runs."""
+    return replace(job, timeout_s=FULL_FAULTS_TIMEOUT_S if FULL_FAULTS else FAULTS_TIMEOUT_S)
 
 
 FULL_FAULTS = os.environ.get("OPENTALOS_FAULTS") == "full"
-FAULTS_JOB_TIMEOUT_S = FULL_FAULTS_TIMEOUT_S if FULL_FAULTS else FAULTS_TIMEOUT_S
 
 HURTS_HDFS = "tests/e2e/hdfs"
 YARN = "tests/spark/yarn"  # three more daemons, and the other jobs have their time limits
@@ -109,28 +140,39 @@ UNIT_CORE = tuple(
 UNIT_REST = ("tests/unit", *(f"--ignore={folder}" for folder in UNIT_CORE))
 
 ON_THEIR_OWN = tuple(
-    f"--ignore=tests/e2e/{name}" for name in ("sdk", "rest", "cli", "docs", "console")
+    f"--ignore=tests/e2e/{name}"
+    for name in ("sdk", "rest", "cli", "docs", "console", "kafka", "migrate")
 )
 
-# Each job has one Spark session, of 1.7 GB; the longest first.
+# Each job has one Spark session, of 1.7 GB, and starts others, smaller ones; the longest first.
 SPARK: dict[str, tuple[str, ...]] = {
-    "spark-pipelines": ("runner", "archive", "examples"),
-    "spark-sink": ("sink", "kills"),
     "spark-olap": ("olap", "dataframes", "billing", "quota", "lake"),
+    "spark-pipelines": ("runner", "archive", "examples"),
     "spark-source": ("source", "sds", "cluster", "kubernetes", "test_session.py"),
+    "spark-sink": ("sink", "kills"),
 }
 
 
 def spark_tests(name: str) -> Job:
-    return tests(name, *(f"tests/spark/{part}" for part in SPARK[name]), "-m", "not backend")
+    paths = (f"tests/spark/{part}" for part in SPARK[name])
+    return suite(name, *paths, "-m", "not backend", memory_gb=3.0)
+
+
+def waiting_tests(name: str, *paths: str, memory_gb: float = 1.0) -> Job:
+    """Tests of servers and clients in processes of their own, which wait for each other."""
+    return suite(name, *paths, busy=False, memory_gb=memory_gb)
+
+
+def backend_tests(name: str, *paths: str, memory_gb: float) -> Job:
+    return suite(name, *paths, "-m", "backend", memory_gb=memory_gb)
 
 
 LANES: dict[str, tuple[Job, ...]] = {
     "quick": (
         tool("format", "ruff", "format", "--check", "."),
         tool("lint", "ruff", "check", "."),
-        tests("unit", *UNIT_REST),
-        tests("unit-core", *UNIT_CORE),
+        suite("unit", *UNIT_REST),
+        suite("unit-core", *UNIT_CORE),
         tool("types", "mypy"),
         tool("layers", "lint-imports"),
         script("generated-thrift", "scripts/generate_thrift.py", "--check"),
@@ -140,53 +182,56 @@ LANES: dict[str, tuple[Job, ...]] = {
         script("vendored", "scripts/fetch_console_assets.py", "--check"),
     ),
     "check": (
-        tests("cluster", "tests/simulation/test_cluster_seeds.py"),  # the longest jobs start first
-        tests("mutants", "tests/simulation/test_mutants.py"),
-        tests("cluster-mutants", "tests/simulation/test_cluster_mutants.py"),
-        tests("simulation", "tests/simulation", *WITH_A_JOB_OF_ITS_OWN),
-        tests("contract", "tests/contract", "tests/backends", "-m", "not backend"),
+        suite("cluster", "tests/simulation/test_cluster_seeds.py"),  # the longest jobs start first
+        suite("mutants", "tests/simulation/test_mutants.py"),
+        suite("cluster-mutants", "tests/simulation/test_cluster_mutants.py"),
+        suite("simulation", "tests/simulation", *WITH_A_JOB_OF_ITS_OWN),
+        suite("contract", "tests/contract", "tests/backends", "-m", "not backend"),
         script("leaves", "scripts/compile_leaves.py", "--test", "--if-possible"),
     ),
     "single": (
-        tests("e2e-sdk", "tests/e2e/sdk"),
-        tests("e2e", "tests/e2e", "-m", "not backend", *ON_THEIR_OWN),
-        tests("e2e-rest", "tests/e2e/rest"),
-        tests("e2e-cli", "tests/e2e/cli", "tests/e2e/docs"),
-        tests("e2e-console", "tests/e2e/console", "-s"),
-        tests("compat", "tests/compat", "-m", "not backend"),
-        tests("power", "tests/power", "-s"),
+        waiting_tests("e2e-sdk", "tests/e2e/sdk"),
+        waiting_tests("e2e", "tests/e2e", "-m", "not backend", *ON_THEIR_OWN, memory_gb=2.0),
+        waiting_tests("e2e-kafka", "tests/e2e/kafka", "tests/e2e/migrate", "-m", "not backend"),
+        waiting_tests("e2e-rest", "tests/e2e/rest"),
+        waiting_tests("e2e-cli", "tests/e2e/cli", "tests/e2e/docs", memory_gb=1.5),
+        waiting_tests("e2e-console", "tests/e2e/console", "-s", memory_gb=1.5),
+        waiting_tests("compat", "tests/compat", "-m", "not backend", memory_gb=1.5),
+        waiting_tests("power", "tests/power", "-s"),
     ),
-    "spark": (
-        tool("spark-classes", "python", "-m", "tests.spark.java_classes"),
-        *map(spark_tests, SPARK),
-    ),
+    # First of all, for every job that starts a Spark session.
+    "classes": (tool("spark-classes", "python", "-m", "tests.spark.java_classes"),),
+    "spark": tuple(map(spark_tests, SPARK)),
     "backends": (
-        tests("contract-backends", "tests/contract", "-m", "backend"),
-        tests(
-            "e2e-backends", "tests/e2e", "tests/backends", "-m", "backend", f"--ignore={HURTS_HDFS}"
+        backend_tests("contract-backends", "tests/contract", memory_gb=3.0),
+        backend_tests(
+            "e2e-backends", "tests/e2e", "tests/backends", f"--ignore={HURTS_HDFS}", memory_gb=4.5
         ),
-        tests("spark-backends", "tests/spark", "-m", "backend", f"--ignore={YARN}"),
-        tests("spark-yarn", YARN, "-m", "backend"),
+        backend_tests("spark-backends", "tests/spark", f"--ignore={YARN}", memory_gb=6.0),
+        backend_tests("spark-yarn", YARN, memory_gb=7.0),
     ),
     "faults": (
-        tests("e2e-hdfs", HURTS_HDFS, "-m", "backend"),
-        replace(
-            tests("faults", "tests/faults", "-s", "-m", "backend"), timeout_s=FAULTS_JOB_TIMEOUT_S
-        ),
+        backend_tests("e2e-hdfs", HURTS_HDFS, memory_gb=3.0),
+        with_time(backend_tests("faults", "tests/faults", "-s", memory_gb=4.5)),
+        with_time(suite("inputs", "tests/faults", "-s", "-m", "not backend", memory_gb=2.0)),
     ),
 }
 
 
-def counts(report: Path) -> tuple[int, int, int]:
-    """Passed, failed and skipped test cases of a JUnit report; an error counts as failed."""
+def counts(report: Path) -> Counts:
+    """What a JUnit report says."""
     passed = failed = skipped = 0
+    processor_s = 0.0
     for suite in ElementTree.parse(report).getroot().iter("testsuite"):
         bad = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
         left_out = int(suite.get("skipped", 0))
         failed += bad
         skipped += left_out
         passed += int(suite.get("tests", 0)) - bad - left_out
-    return passed, failed, skipped
+        for given in suite.iterfind("properties/property"):
+            if given.get("name") == PROCESSOR_TIME:
+                processor_s += float(given.get("value", 0))
+    return Counts(passed, failed, skipped, processor_s)
 
 
 def execute(job: Job) -> tuple[int, str]:
@@ -234,18 +279,20 @@ def run(job: Job) -> Result:
     started = time.monotonic()
     status, output = execute(job)
     took = time.monotonic() - started
-    passed = failed = skipped = 0
+    found, failed = Counts(), 0
     if job.tests:
         if report.exists():
-            passed, failed, skipped = counts(report)
-        failed += status != 0 and failed == 0  # crashed, or collected nothing
+            found = counts(report)
+        failed = found.failed + (status != 0 and found.failed == 0)  # crashed, or no test
     ok = status == 0
-    said = f"{passed + failed + skipped} tests, " if job.tests else ""
-    line = f"{'ok  ' if ok else 'FAIL'} {job.name:<20} {said}{took:.1f} s"
+    number = found.passed + failed + found.skipped
+    said = f"{number} tests, {took:.1f} s" if job.tests else f"{took:.1f} s"
+    computed = f", {found.processor_s:.0f} s of processor time" if found.processor_s else ""
+    line = f"{'ok  ' if ok else 'FAIL'} {job.name:<20} {said}{computed}"
     figures = [shown for shown in output.splitlines() if shown.startswith(FIGURE)]
     more = ["", *figures] if ok else ["", output.rstrip(), ""]
     print(line + "\n".join(more), flush=True)
-    return Result(job, ok, passed, failed, skipped)
+    return Result(job, ok, found.passed, failed, found.skipped)
 
 
 class SharedBackends:
@@ -286,15 +333,30 @@ def interrupted(_number: int, _frame: object) -> Never:
     raise KeyboardInterrupt
 
 
-def startable(waiting: Sequence[Job], running: Collection[Job]) -> Job | None:
-    """The next job with backends if none is running, else the next one of the others."""
+def memory_gb() -> float:
+    """What jobs may take together on this machine, or in this container."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with contextlib.suppress(OSError, ValueError):  # none, or "max"
+        sizes.append(int(CGROUP_LIMIT.read_text()))
+    return min(sizes) / GB - LEFT_GB
+
+
+def startable(waiting: Sequence[Job], running: Collection[Job], room_gb: float) -> Job | None:
+    """The next job: one with backends, one that computes and one that waits, as far as there are.
+
+    A job that alone is too large for the room runs alone.
+    """
     if len(running) >= JOBS_AT_ONCE:
         return None
-    others = [job for job in waiting if not job.backends]
-    with_backends = [job for job in waiting if job.backends]
-    if not any(job.backends for job in running):
-        others = with_backends + others
-    return next(iter(others), None)
+    left_gb = room_gb - sum(job.memory_gb for job in running)
+    fitting = [job for job in waiting if not running or job.memory_gb <= left_gb]
+    if any(job.backends for job in running):
+        fitting = [job for job in fitting if not job.backends]
+    busy = sum(job.busy for job in running)
+    if busy >= BUSY_AT_ONCE:
+        fitting = [job for job in fitting if not job.busy]
+    wanted = busy == 0  # whether the slot is for a busy one; else it is for one that waits
+    return min(fitting, key=lambda job: (not job.backends, job.busy != wanted), default=None)
 
 
 def run_jobs(jobs: Sequence[Job], backends: SharedBackends) -> list[Result]:
@@ -306,10 +368,11 @@ def run_jobs(jobs: Sequence[Job], backends: SharedBackends) -> list[Result]:
         return run(job)
 
     waiting, running, results = list(jobs), dict[Future[Result], Job](), list[Result]()
+    room_gb = memory_gb()
     with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
         try:
             while waiting or running:
-                while job := startable(waiting, running.values()):
+                while job := startable(waiting, running.values(), room_gb):
                     waiting.remove(job)
                     running[pool.submit(play, job)] = job
                 for future in wait(running, return_when=FIRST_COMPLETED).done:

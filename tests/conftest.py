@@ -1,9 +1,10 @@
-"""What every test may have: real backends, and an orderly end of a process with a Java machine."""
+"""What every test may have: real backends, processor time in the report, and an orderly end of a
+process with a Java machine."""
 
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,13 @@ from tests.native_encoder import WHY_NO_ROWS
 from opentalos.backends.fleet import Fleet
 
 STATUS = pytest.StashKey[int]()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def processor_time(record_testsuite_property: Callable[[str, object], None]) -> Iterator[None]:
+    """The report says it, of this process and of those that it started and that have ended."""
+    yield
+    record_testsuite_property("processor_s", f"{sum(os.times()[:4]):.1f}")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -31,7 +31,7 @@ from opentalos.wire._generated.topic import TopicAndPartition, TopicTalosResourc
 from opentalos.wire.message import Message, encode_block
 from opentalos.wire.thrift import ThriftProtocol, encode_call
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 MIB = 1 << 20
 STALL_S_MAX = 0.02

@@ -19,7 +19,7 @@ EXAMPLES = 100  # of a round; the deadline is checked between rounds
 BYTES_MAX = 400
 NAMES = [parser.name for parser in parsers(Path())]
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 EDGES = st.sampled_from(
     (b"", b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff" * 9 + b"\x01", b"[" * 50,

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 from scripts import run_lanes
-from scripts.run_lanes import Job, Result, SharedBackends, load, main, run_jobs, startable
+from scripts.run_lanes import (
+    Counts,
+    Job,
+    Result,
+    SharedBackends,
+    counts,
+    load,
+    main,
+    run_jobs,
+    startable,
+)
 
 EVERY_OTHER = """
 import os, sys
@@ -71,19 +81,53 @@ class NoBackends(SharedBackends):
         self.wanted += 1
 
 
-def job(name: str, *, backends: bool = False) -> Job:
-    return Job(name, (), backends=backends)
+ROOM_GB = 8.0
+
+
+def job(name: str, *, busy: bool = True, memory_gb: float = 1.0) -> Job:
+    return Job(name, (), busy=busy, memory_gb=memory_gb)
+
+
+def with_backends(name: str) -> Job:
+    return Job(name, (), backends=True, busy=False, memory_gb=3.0)
 
 
 def test_the_backends_are_for_one_job_at_a_time() -> None:
-    hdfs, faults = job("hdfs", backends=True), job("faults", backends=True)
+    hdfs, faults = with_backends("hdfs"), with_backends("faults")
     unit, types, layers = job("unit"), job("types"), job("layers")
-    assert startable([unit, hdfs, faults], []) is hdfs
-    assert startable([unit, faults], [hdfs]) is unit
-    assert startable([layers, faults], [unit]) is faults
-    assert startable([types, layers], [unit]) is types
-    assert startable([faults], [hdfs]) is None
-    assert startable([layers, faults], [unit, types]) is None
+    assert startable([unit, hdfs, faults], [], ROOM_GB) is hdfs
+    assert startable([unit, faults], [hdfs], ROOM_GB) is unit
+    assert startable([layers, faults], [unit], ROOM_GB) is faults
+    assert startable([layers, faults], [unit, types], ROOM_GB) is faults
+    assert startable([faults], [hdfs], ROOM_GB) is None
+    assert startable([layers], [hdfs, unit, types], ROOM_GB) is None
+
+
+def test_a_job_that_computes_has_one_that_waits_beside_it() -> None:
+    hdfs, sdk, rest = with_backends("hdfs"), job("sdk", busy=False), job("rest", busy=False)
+    unit, types, layers = job("unit"), job("types"), job("layers")
+    assert startable([sdk, unit, types], [hdfs], ROOM_GB) is unit
+    assert startable([types, sdk], [hdfs, unit], ROOM_GB) is sdk
+    assert startable([rest, types], [hdfs, sdk], ROOM_GB) is types
+    assert startable([types], [hdfs, unit], ROOM_GB) is types
+    assert startable([rest], [hdfs, sdk], ROOM_GB) is rest
+    assert startable([layers], [unit, types], ROOM_GB) is None
+
+
+def test_jobs_beside_each_other_fit_into_the_memory() -> None:
+    hdfs, spark, unit = with_backends("hdfs"), job("spark", memory_gb=3.0), job("unit")
+    assert startable([spark, unit], [hdfs], 5.0) is unit
+    assert startable([spark, unit], [hdfs], 6.0) is spark
+    assert startable([spark, unit], [], 2.0) is spark, "alone it runs in any case"
+
+
+def test_a_report_says_what_was_counted_and_computed(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(
+        '<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"><properties>'
+        '<property name="processor_s" value="12.5" /></properties></testsuite></testsuites>'
+    )
+    assert counts(report) == Counts(passed=5, failed=2, skipped=2, processor_s=12.5)
 
 
 def test_a_free_slot_takes_a_job_of_the_next_lane(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +143,7 @@ def test_a_free_slot_takes_a_job_of_the_next_lane(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(run_lanes, "run", run)
     backends = NoBackends()
-    jobs = [job("long", backends=True), job("short"), job("second"), job("last", backends=True)]
+    jobs = [with_backends("long"), job("short"), job("second"), with_backends("last")]
     results = run_jobs(jobs, backends)
     assert {result.job.name for result in results} == {"long", "short", "second", "last"}
     assert backends.wanted == 2
