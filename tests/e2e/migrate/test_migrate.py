@@ -1,5 +1,6 @@
 """``talos migrate`` between two real servers."""
 
+import random
 import time
 from pathlib import Path
 
@@ -20,6 +21,14 @@ from opentalos.sdk import (
 )
 
 pytestmark = pytest.mark.timeout(300)
+# Metering would hold retention up until the minute of the messages is over and published.
+RETENTION_AT_ONCE = """\
+[log]
+segment_bytes_max = 65536
+retention_interval_s = 0.2
+[metering]
+enabled = false
+"""
 
 
 def test_a_topic_arrives_with_settings_permissions_and_messages(pair: Pair) -> None:
@@ -171,18 +180,17 @@ def test_a_target_over_its_quota_is_an_error_and_the_next_run_continues(pair: Pa
     pair.checked()
 
 
-@pytest.mark.parametrize(
-    "configs", [{"source": "[log]\nsegment_bytes_max = 65536\nretention_interval_s = 0.2\n"}]
-)
+@pytest.mark.parametrize("configs", [{"source": RETENTION_AT_ONCE}])
 def test_a_log_that_begins_later_is_copied_from_there_with_positions(
     pair: Pair, configs: dict[str, str]
 ) -> None:
     assert "source" in configs
     pair.create("events", attributes={"retention.bytes": "100000"})
-    until_s, blocks = time.monotonic() + 120, 0
+    until_s, blocks, lots = time.monotonic() + 120, 0, random.Random(61)
     while not (start := _start_of(pair)):
         assert time.monotonic() < until_s, f"nothing was removed after {blocks} blocks"
-        pair.fill("events", 20, data="x" * 2_000)
+        for _ in range(20):  # of three messages that cannot be compressed: segments are full soon
+            pair.put("events", [Message(lots.randbytes(2_000)) for _ in range(3)])
         blocks += 20
     time.sleep(1)
     while start != (start := _start_of(pair)):  # until retention has removed the rest
