@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import pytest
+from tests.simulation import catching_seeds
 from tests.simulation.mutants import Mutant
 from tests.simulation.replay import command
 
@@ -17,7 +18,6 @@ from opentalos.testing.simulation.world.world import WorldConfig
 ConfigT = TypeVar("ConfigT", bound=WorldConfig)
 
 CATCHES = 3
-SEEDS_MAX = 40
 MUTANTS_MIN = 12  # of one kind of world
 
 
@@ -32,7 +32,7 @@ def prove_caught(
     shown: list[str] = []
     with monkeypatch.context() as patch:
         mutant.apply(patch)
-        for seed in range(SEEDS_MAX):
+        for seed in catching_seeds.in_order(mutant.name):
             report = run(seed, config)
             shown.append(f"{seed}: {sorted(report.names)}")
             if report.names & mutant.names:
@@ -46,6 +46,7 @@ def prove_caught(
         problem = played(run, seed, config).problem.partition("\nreplay: ")[0]
         replay = command(mutant, seed, real=True)
         assert not problem, f"the real code fails as well: {problem}\n{replay}"
+    catching_seeds.keep(mutant.name, caught)
 
 
 class Played(NamedTuple):
