@@ -6,6 +6,7 @@ makes it below .cache, once for the installed Java and PySpark. Tests use it if 
 it a session costs 12 to 15 s of processor time, with it 7 s.
 """
 
+import functools
 import hashlib
 import os
 import subprocess
@@ -21,6 +22,9 @@ FOLDER = Path(__file__).resolve().parents[2] / ".cache" / "classes"
 MAKE_TIMEOUT_S = 600
 # Without the optimizing compiler a session costs half as much, and tests are over before it pays.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Spark's launcher has another class path, on which the archive is not used; Java would say so, on
+# the standard output that the launcher's command is read from.
+_SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 # What most sessions of the tests use: a shuffle, Parquet, and a query that streams.
 _USE = """
 import sys
@@ -42,13 +46,23 @@ java.proc.wait()  # it writes the archive when it ends
 """
 
 
+def quick_options() -> str:
+    """Options of a Java of Spark: a driver, an executor, a master or a worker."""
+    made = _archive()
+    return f"{QUICK} -XX:SharedArchiveFile={made} {_SILENT}" if made.exists() else QUICK
+
+
 def quick_java() -> dict[str, str]:
     """Settings of a session that starts quickly."""
-    made = _archive()
-    options = f"{QUICK} -XX:SharedArchiveFile={made}" if made.exists() else QUICK
-    return {"spark.driver.extraJavaOptions": options}
+    return {"spark.driver.extraJavaOptions": quick_options()}
 
 
+def quick_environment() -> dict[str, str]:
+    """The same for a program that sets its session up by itself."""
+    return {"JAVA_TOOL_OPTIONS": quick_options()}
+
+
+@functools.cache
 def _archive() -> Path:
     """Where the archive is, of this Java and these jars; Java ignores one that does not fit."""
     java = spark_java_home() / "bin" / "java"

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyspark
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.java_classes import QUICK, quick_java
+from tests.spark.java_classes import quick_java, quick_options
 
 from opentalos.adapters.java_home import lean_spark_home
 from opentalos.pipelines.archive.pipeline import ARCHIVE
@@ -201,7 +201,7 @@ def _session(folder: Path) -> SparkSession:
     conf = {
         "spark.driver.memory": "512m",
         "spark.local.dir": str(folder / "local"),
-        "spark.executor.extraJavaOptions": QUICK,
+        "spark.executor.extraJavaOptions": quick_options(),
         # Shuffle blocks come one by one, so that some are fetched when the others are gone.
         "spark.reducer.maxReqsInFlight": "1",
         "spark.reducer.maxBlocksInFlightPerAddress": "1",

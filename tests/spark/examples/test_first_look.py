@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 from tests.spark.conftest import TalosServer
-from tests.spark.java_classes import QUICK
+from tests.spark.java_classes import quick_environment
 
 from opentalos.sdk import Message, SimpleProducer, TalosAdmin
 
@@ -48,7 +48,7 @@ async def test_the_notebook_answers_what_it_asks(
     settings = {"TALOS_URL": server.url, "TALOS_KEY": server.key, "TALOS_TOPIC": "first-look"}
     folders = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
     settings |= {name: str(tmp_path / name.lower()) for name in folders}
-    for name, text in (settings | {"JAVA_TOOL_OPTIONS": QUICK}).items():
+    for name, text in (settings | quick_environment()).items():
         monkeypatch.setenv(name, text)
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     await NotebookClient(notebook, timeout=CELL_S, kernel_name="python3").async_execute()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.spark.archived import archived, each_once
 from tests.spark.conftest import TalosServer
-from tests.spark.java_classes import QUICK
+from tests.spark.java_classes import quick_environment
 from tests.spark.kills.copying import read_all
 
 from opentalos.sdk import Message, SimpleProducer, TalosAdmin
@@ -61,7 +61,7 @@ def run(server: TalosServer, folder: Path, **more: str) -> str:
         **os.environ,
         "TALOS_URL": server.url,
         "TALOS_KEY": server.key,
-        "JAVA_TOOL_OPTIONS": QUICK,
+        **quick_environment(),
         **more,
     }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=RUN_S)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyspark
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.java_classes import QUICK, quick_java
+from tests.spark.java_classes import quick_java, quick_options
 
 from opentalos.adapters.java_home import lean_spark_home
 from opentalos.pipelines.lake.delta.files import DeltaFileWriter
@@ -120,7 +120,7 @@ def session(folder: Path) -> SparkSession:
         "spark.driver.memory": "512m",
         "spark.driver.maxResultSize": RESULTS_MAX,
         "spark.local.dir": str(folder / "local"),
-        "spark.executor.extraJavaOptions": QUICK,
+        "spark.executor.extraJavaOptions": quick_options(),
         "spark.sql.shuffle.partitions": "4",
         **quick_java(),
     }

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 import pyspark
-from tests.spark.java_classes import QUICK, quick_java
+from tests.spark.java_classes import quick_java, quick_options
 from tests.spark.pipeline_process import SaidProcess, until
 
 import opentalos
@@ -42,7 +42,7 @@ def clean_environment() -> dict[str, str]:
         "JAVA_HOME": str(spark_java_home()),
         "SPARK_HOME": str(home),
         "SPARK_DAEMON_MEMORY": "128m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK,
+        "SPARK_DAEMON_JAVA_OPTS": quick_options(),
     }
 
 
@@ -53,7 +53,7 @@ def small_driver(folder: Path) -> dict[str, str]:
         "spark.driver.bindAddress": MASTER_HOST,
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": QUICK,
+        "spark.executor.extraJavaOptions": quick_options(),
         "spark.local.dir": str(folder / "local"),
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.port": "0",
