@@ -1,10 +1,11 @@
 """What browser tests of the console do with a page: pictures, accessibility, what it complained."""
 
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, StorageState, expect
 from scripts.fetch_console_assets import FOR_TESTS
 
 PICTURES: Final = Path(__file__).resolve().parents[3] / ".cache" / "pictures" / "console"
@@ -14,6 +15,8 @@ SERIOUS: Final = ("serious", "critical")
 WAIT_MS: Final = 20_000  # for a page on a busy machine
 # axe runs as a script of the page, which the policy of the page would not allow.
 _AXE: Final = "async () => (await axe.run({resultTypes: ['violations']})).violations"
+
+_LOGINS: dict[tuple[Any, ...], StorageState] = {}  # by server, user and kind of device
 
 # Playwright's own 5 s is what a page waits between two refreshes.
 expect.set_options(timeout=WAIT_MS)
@@ -85,18 +88,31 @@ class Visitor:
 
 
 def visitor(browser: Browser, url: str, login: Login | None, **options: Any) -> Visitor:
-    """A window of its own, logged in by the form; options as those of a Playwright context."""
-    context = browser.new_context(**{"viewport": WIDE, "locale": "en-US", **options})
+    """A window of its own; options as those of a Playwright context.
+
+    The first one of a user on a kind of device logs in by the form, others have its session.
+    """
+    kind = (url, login, options.get("is_mobile"), options.get("color_scheme"))
+    known = {"storage_state": _LOGINS[kind]} if kind in _LOGINS else {}
+    context = browser.new_context(**{"viewport": WIDE, "locale": "en-US", **known, **options})
     context.set_default_timeout(WAIT_MS)
     page = context.new_page()
     made = Visitor(url, context, page)
     page.on("pageerror", lambda error: made.complain(f"error: {error}"))
     page.on("dialog", made.refuse)
     page.on("console", lambda line: made.note(line.text))
-    if login is not None:
+    if login is not None and not (known and _is_open(context, url)):
         page.goto(f"{url}/console/login")
         page.fill("#key_id", login.key_id)
         page.fill("#secret", login.secret)
         page.click("text=Log in")
         page.wait_for_selector("nav.menu")
+        _LOGINS[kind] = context.storage_state()
     return made
+
+
+def _is_open(context: BrowserContext, url: str) -> bool:
+    """Whether the window's session lives: no test has ended it, and it is of this server."""
+    reply = context.request.get(f"{url}/console/", max_redirects=0)
+    reply.dispose()
+    return bool(reply.status == HTTPStatus.OK)
