@@ -22,6 +22,7 @@ from opentalos.sdk import ClientConfig, SimpleConsumer, SimpleProducer, TalosAdm
 KEYS = {"root-key": f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}"}
 DATA = "/var/lib/opentalos"
 QUICKLY = {"endpointsSeconds": 1}
+DRAIN_S = 25  # the last pod of all has nowhere to move its partitions, and waits that long
 TOPIC = "orders"
 PARTITIONS = 4
 MOVE_S = 60.0
@@ -118,7 +119,7 @@ def cluster_pods(folder: Path, backends: RunningBackends, drain: bool) -> list[P
             "rows": f"{backends.hbase_url}/{name}",
         },
         "hadoopConfigMap": "hadoop",
-        "stop": {**QUICKLY, "drain": drain},
+        "stop": {**QUICKLY, "drain": drain, "drainSeconds": DRAIN_S},
         "config": {
             "storage": {"open_timeout_s": 120},
             "cluster": {"stable_after_s": 1, "stop_s": 20, "restart_s": 90},
