@@ -22,7 +22,7 @@ from opentalos.sdk import ClientConfig, SimpleConsumer, SimpleProducer, TalosAdm
 KEYS = {"root-key": f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}"}
 DATA = "/var/lib/opentalos"
 QUICKLY = {"endpointsSeconds": 1}
-DRAIN_S = 25  # the last pod of all has nowhere to move its partitions, and waits that long
+DRAIN_S = 40  # the last pod of all has nowhere to move its partitions, and waits that long
 TOPIC = "orders"
 PARTITIONS = 4
 MOVE_S = 60.0
