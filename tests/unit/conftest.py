@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster
+from tests.unit.source_tree import tree_of
 
 from opentalos.testing.simulation.loop import SimulationLoop
 
 UNIT = Path(__file__).parent
 CORE = {"model", "wire", "ports", "log", "group", "catalog", "placement", "sds", "broker"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def trees_are_dropped() -> Iterator[None]:
+    """Else the collections of garbage at the end of a run visit millions of nodes, for a minute."""
+    yield
+    tree_of.cache_clear()
 
 
 class VirtualLoop(SimulationLoop):
