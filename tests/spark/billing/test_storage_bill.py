@@ -28,6 +28,8 @@ from opentalos.pipelines.pipeline import PipelineSettings
 
 MESSAGES, SIZE = 20, 20_000  # random text, which compression only halves
 STORAGE = '[storage]\nunit = "KB"\n\n[[storage.tier]]\nfrom = 0\nprice = 1000.0\n'
+MINUTE_S = 60
+REPORTED_S = 3.0  # storage_interval_s, and some time
 DROPPED_S = 400.0  # a minute ends, is metered, and retention asks; on a busy machine
 CONFIG = """\
 [metering]
@@ -62,6 +64,12 @@ def until(done: Callable[[], bool]) -> None:
         time.sleep(1.0)
 
 
+def wait_whole_minute(since_s: float) -> None:
+    """Until a minute is over that began after this time, and reports of the next one are there."""
+    over_s = (since_s // MINUTE_S + 2) * MINUTE_S
+    time.sleep(max(0.0, over_s + REPORTED_S - time.time()))
+
+
 def byte_minutes(usage: list[dict[str, Any]], kept: list[dict[str, Any]], month: Month) -> int:
     """Row by row; without the product's arithmetic."""
     found = 0
@@ -85,12 +93,14 @@ def test_what_is_kept_is_a_line_of_the_invoice(spark: SparkSession, tmp_path: Pa
             new = {"name": topic, "partitions": 1, "retention_s": retention_s}
             assert rest(process, "POST", "topics", new).status < 300
             put(process, topic)
+        put_s = time.time()
         until(lambda: start_of(process, "short") == MESSAGES)
         put(process, "short")
         process.kill()  # the next start reports what is kept
         process.start()
         assert rest(process, "DELETE", "topics/gone").status < 300
-        time.sleep(130)  # so that something was kept for whole minutes
+        until(lambda: start_of(process, "short") == 2 * MESSAGES)
+        wait_whole_minute(put_s)
         process.stop()
         process.start()
         server = TalosServer(process)
