@@ -20,14 +20,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LOG: Final = logging.getLogger(__name__)
+_EVENT_LOG: Final = "spark.eventLog.enabled"
 Writer = Callable[["DataFrame", int], None]  # for ``foreachBatch``
 
 
 def described(spark: "SparkSession", pipeline: str, checkpoint: str, writer: Writer) -> Writer:
-    """The writer of the query ``pipeline``, whose jobs say what they are for.
+    """The writer of the query ``pipeline``, whose jobs say what they are for, unless neither a page
+    nor a log shows jobs: finding out takes time before each batch.
 
     Args: spark: the session that starts the query; that of the batch is a copy without it.
     """
+    if not _are_shown(spark):
+        return writer
 
     def write(messages: "DataFrame", batch_id: int) -> None:
         # In this thread of Spark's, which sets its own description for the next batch.
@@ -53,6 +57,12 @@ def rows_of(offsets: str) -> int:
     ]
     batches = [BatchRange.parse(item) for item in documents if "begin" in item]
     return sum(span.rows for batch in batches for span in batch.ranges)
+
+
+def _are_shown(spark: "SparkSession") -> bool:
+    """Whether jobs are on a page or in a log of events."""
+    context = spark.sparkContext
+    return context.uiWebUrl is not None or context.getConf().get(_EVENT_LOG, "") == "true"
 
 
 def _text(spark: "SparkSession", pipeline: str, checkpoint: str, batch_id: int) -> str:

@@ -53,6 +53,12 @@ _OF_ONE_MACHINE = {
     "spark.driver.memory": "1g",
     "spark.driver.host": _LOOPBACK,
     "spark.driver.bindAddress": _LOOPBACK,
+    # Spark's own choice for a local disk starts six programs for each of the two files of a batch,
+    # readlink four times and chmod twice; this one runs chmod only. Both check and then rename.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing"
+        ".FileSystemBasedCheckpointFileManager"
+    ),
 }
 
 

@@ -25,8 +25,9 @@ from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.service_events.json_events import (
     AMOUNT_MAX,
     COUNT_MAX,
+    EventCheck,
+    bad_messages,
     number,
-    split_events,
 )
 from opentalos.pipelines.service_events.side_output import (
     SideOutput,
@@ -48,6 +49,15 @@ SCHEMA = StructType(
 GOOD: dict[str, Any] = {"v": 1, "topic": "t", "partition": 3, "records": 5}
 MESSAGES = "partition INT, offset BIGINT, value BINARY"
 MISTYPED = "not JSON of the event's types"
+
+
+def split_events(
+    batch: DataFrame, schema: StructType, version: int, rules: dict[str, str] | None = None
+) -> tuple[DataFrame, DataFrame]:
+    """Valid events and invalid messages."""
+    check = EventCheck(schema, version, rules)
+    judged = check.judged(batch)
+    return check.good(judged), bad_messages(judged)
 
 
 def event(**fields: object) -> bytes:

@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.lakes import LAKES, lake_url
 
 from opentalos.model.errors import ConfigError, StoreUnavailable
+from opentalos.pipelines.lake import hours
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
-from opentalos.pipelines.monitoring import pipeline
+from opentalos.pipelines.monitoring import pipeline, small_batch
 from opentalos.pipelines.monitoring.pipeline import MONITORING, MonitoringWriter
 from opentalos.pipelines.monitoring.rollup_tables import LEVELS, METRICS, sketch_table
 from opentalos.pipelines.monitoring.rollups import LAYOUT
@@ -35,7 +36,7 @@ from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.service_events.side_output import side_folder
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 
-pytestmark = pytest.mark.timeout(300)  # a batch makes six jobs: 1 s on a quiet machine
+pytestmark = pytest.mark.timeout(300)  # a large batch makes many jobs: 1 s on a quiet machine
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
 STEP_MS = 10_000
 MESSAGES = "partition INT, offset BIGINT, value BINARY, append_time TIMESTAMP"
@@ -196,21 +197,74 @@ def test_order_and_batches_do_not_matter(spark: SparkSession, kind: str, tmp_pat
     assert {item["kind"]: item["total"] for item in answer}["sum"] == total
 
 
+@pytest.mark.parametrize("large", ["rows", "message", "batch", "hours"])
 def test_large_batches_give_what_small_ones_give(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: str
 ) -> None:
-    batches = [[encode_measurement(row(step)) for step in steps] for steps in ((0, 6, 400), (6, 7))]
-    for name, rows_max in (("small", pipeline.SMALL_ROWS), ("large", 0)):
-        monkeypatch.setattr(pipeline, "SMALL_ROWS", rows_max)
+    lots = random.Random(7)
+    steps = [0, 6, 400, *(lots.randrange(400) for _ in range(20))]
+    events = [row(step, topic=lots.choice(["", "t"]), gauges={}) for step in steps]
+    values = [encode_measurement(item) for item in events]
+    batches = [[*values[:9], b"no JSON"], values[9:], [b"", b"{}"], values[:1]]
+    limits: dict[str, Any] = {
+        "rows": (pipeline, "SMALL_ROWS"),
+        "message": (small_batch, "BYTES_MAX"),
+        "batch": (small_batch, "BATCH_BYTES_MAX"),
+        "hours": (hours, "SMALL_VALUES"),
+    }
+    for name in ("small", "large"):
+        if name == "large":
+            place, limit = limits[large]
+            monkeypatch.setattr(place, limit, 0)
         taken = writer(tmp_path / name)
-        for number, values in enumerate(batches):
-            taken(messages(spark, values, first=3 * number), number)
+        for number, of_batch in enumerate(batches):
+            taken(messages(spark, of_batch, first=100 * number, at_ms=HOUR + HOUR_MS), number)
+        assert taken.bad == 3
     for level in LEVELS:
         found = rows_of(tmp_path / "small", level)
         assert found
         assert found == rows_of(tmp_path / "large", level)
-    kept = [level_0(tmp_path / name).read().sort_by("at_ms") for name in ("small", "large")]
+    order = [(name, "ascending") for name in ("at_ms", "topic")]
+    kept = [level_0(tmp_path / name).read().sort_by(order) for name in ("small", "large")]
     assert kept[0].equals(kept[1])
+    aside = [side_folder(tmp_path / name, "monitoring") for name in ("small", "large")]
+    wrong = [pq.read_table(folder).sort_by("offset").to_pylist() for folder in aside]
+    assert [item["offset"] for item in wrong[0]] == [9, 200, 201]
+    assert wrong[0] == wrong[1]
+
+
+def test_a_small_batch_is_one_job_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    taken = writer(tmp_path)
+    for number in range(2):  # the second one finds stored rows
+        group = f"small batch {number}"
+        batch = messages(spark, [encode_measurement(row(number))], first=number)
+        spark.sparkContext.setJobGroup(group, "")
+        try:
+            taken(batch, number)
+        finally:
+            spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
+        assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)) == 1
+    assert len(rows_of(tmp_path, "metrics_10s")) == 4
+
+
+def test_batches_are_small_again_after_a_large_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, sizes = writer(tmp_path), list[int]()
+    take_small = taken._take_small
+
+    def noted(batch: small_batch.SmallBatch, *given: Any) -> bool:
+        sizes.append(batch.good.num_rows)
+        return take_small(batch, *given)
+
+    monkeypatch.setattr(taken, "_take_small", noted)
+    monkeypatch.setattr(pipeline, "SMALL_ROWS", 2)
+    for number, count in enumerate((1, 3, 2, 1, 2)):
+        values = [encode_measurement(row(5 * number + step)) for step in range(count)]
+        taken(messages(spark, values, first=5 * number), number)
+    # The one of three rows is found to be large, so the next one is not tried, but counted.
+    assert sizes == [1, 1, 2]
+    assert rows_of(tmp_path, "metrics_1h")[0][4] == 1 + 3 + 2 + 1 + 2
 
 
 def test_rows_have_the_columns_that_queries_are_told(

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.spark.lakes import LAKES, lake_url
 
-from opentalos.model.errors import BadRequest, ConfigError
+from opentalos.model.errors import BadRequest, ConfigError, StoreUnavailable
 from opentalos.pipelines.billing.pipeline import BILLING
 from opentalos.pipelines.lake.delta.files import DeltaFileWriter
 from opentalos.pipelines.lake.hours import Hours
@@ -79,6 +80,30 @@ def test_one_hour_is_replaced_by_what_executors_make_of_it(
     again = Hours(table, LAYOUT, HOURS[1:2])
     assert not again.replace(Batch("q", 1), again.stored(spark))
     assert len(numbers(table)) == 2 * PER_HOUR + PER_HOUR // 2
+
+
+def test_hours_are_replaced_by_rows_in_memory(table: LakeTable) -> None:
+    hours = Hours(table, LAYOUT, HOURS[1:])
+    rows = hours.stored_rows()
+    assert sorted(rows.column("number").to_pylist()) == list(range(PER_HOUR, 3 * PER_HOUR))
+    assert hours.replace_by(
+        Batch("q", 1), rows.filter(pc.equal(pc.bit_wise_and(rows.column("number"), 1), 0))
+    )
+    assert sorted(numbers(table)) == [*range(PER_HOUR), *range(PER_HOUR, 3 * PER_HOUR, 2)]
+    again = Hours(table, LAYOUT, HOURS[1:])
+    assert not again.replace_by(Batch("q", 1), again.stored_rows())
+    with pytest.raises(StoreUnavailable, match="seconds"):
+        hours.replace_by(Batch("q", 2), rows)
+
+
+def test_a_stored_file_that_is_gone_is_an_error_that_a_batch_is_repeated_for(
+    table: LakeTable,
+) -> None:
+    hours = Hours(table, LAYOUT, HOURS[:1])
+    for path in table.files():
+        Path(path.removeprefix("file://")).unlink()
+    with pytest.raises(StoreUnavailable, match="could not read table seconds"):
+        hours.stored_rows()
 
 
 def test_rows_of_other_hours_in_a_compacted_file_stay(

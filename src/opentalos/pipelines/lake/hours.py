@@ -6,18 +6,21 @@ through the driver, which commits the names of the files. A batch that is repeat
 another writer was first, changes nothing.
 """
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from opentalos.model.errors import BadRequest
-from opentalos.pipelines.lake.file_writer import FileWriter, LocalFileWriter
+from opentalos.model.errors import BadRequest, StoreUnavailable
+from opentalos.pipelines.lake.file_writer import FileWriter, LocalFileWriter, dataset_of
 from opentalos.pipelines.lake.lake_table import LakeTable
-from opentalos.pipelines.lake.layout import Batch, DataFile, Layout, Seen, Span
+from opentalos.pipelines.lake.layout import Batch, DataFile, Layout, Seen, Span, inside
 from opentalos.pipelines.lake.sink import files_frame, write_files
 from opentalos.pipelines.lake.tables import HOUR_MS
 from opentalos.pipelines.lake.written_rows import check_files
@@ -25,7 +28,7 @@ from opentalos.pipelines.lake.written_rows import check_files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SMALL_BYTES: Final = 1 << 20  # of files of some hours
+SMALL_VALUES: Final = 1_000_000  # of all columns of some hours; the driver takes 0.5 s for them
 _HOUR: Final = "_hour"
 _OTHERS: Final = -1  # rows of other hours, of files that have rows of both
 
@@ -34,6 +37,12 @@ def hour_of_row(time: str) -> Column:
     """The start of the hour of a column of time, Unix milliseconds."""
     at = F.unix_millis(time)
     return at - at % HOUR_MS
+
+
+def _values(path: str) -> int:
+    """Of all columns of a file, by its footer; entries of maps count, too."""
+    groups = pq.read_metadata(path).to_dict()["row_groups"]
+    return sum(column["num_values"] for group in groups for column in group["columns"])
 
 
 class Hours:
@@ -54,13 +63,21 @@ class Hours:
         """All rows of these files; a file of a compacted table has rows of other hours, too."""
         return files_frame(spark, self._seen.files, self._layout)
 
+    def stored_rows(self) -> pa.Table:
+        """As ``stored``, in this process's memory, of a table of one machine; a column that files
+        of earlier releases lack is null. Raises: StoreUnavailable."""
+        with self._reading():
+            paths = self._local_paths()
+            return dataset_of(paths, pa_fs.LocalFileSystem(), self._layout.schema).to_table()
+
     @property
     def are_small(self) -> bool:
-        """Whether they are so few rows of one machine's table that one task merges them fastest."""
+        """Whether they are so few rows of one machine's table that this process merges them
+        fastest. Raises: StoreUnavailable."""
         if not isinstance(self._table.writer(), LocalFileWriter):
             return False
-        paths = (unquote(urlsplit(file).path) for file in self._seen.files)
-        return sum(os.path.getsize(path) for path in paths) <= SMALL_BYTES
+        with self._reading():
+            return sum(map(_values, self._local_paths())) <= SMALL_VALUES
 
     def replace(self, batch: Batch, rows: "DataFrame") -> bool:
         """Replace the files by ``rows``: all of ``stored``, merged with the batch's.
@@ -75,15 +92,36 @@ class Hours:
             files = self._by_driver(writer, rows)
         else:
             files = self._by_executors(writer, rows)
+        return self._replace(batch, writer, files)
+
+    def replace_by(self, batch: Batch, rows: pa.Table) -> bool:
+        """As ``replace``, by rows in memory, all of these hours. Raises: as ``replace``."""
+        writer = self._table.writer()
+        files: list[DataFile] = []
+        for span in self._seen.spans:
+            files += writer.write(rows.filter(inside(self._layout.time, span)).to_batches())
+        return self._replace(batch, writer, files)
+
+    def _replace(self, batch: Batch, writer: FileWriter, files: Sequence[DataFile]) -> bool:
         check_files(f"table {self._layout.name}", writer, files)
         return self._table.replace(batch, self._seen, files)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:  # such as a file that another writer has replaced long ago
+            raise StoreUnavailable(f"could not read table {self._layout.name}: {error}") from error
+
+    def _local_paths(self) -> list[str]:
+        return [unquote(urlsplit(file).path) for file in self._seen.files]
 
     def _by_driver(self, writer: FileWriter, rows: "DataFrame") -> list[DataFile]:
         """On one machine, whose driver rewrites each hour's file anyway: no Python worker."""
         files: list[DataFile] = []
         for hour_ms in self._hours:
-            inside = rows.where(hour_of_row(self._layout.time) == hour_ms)
-            files += writer.write(inside.select(*self._layout.schema.names).toArrow().to_batches())
+            of_hour = rows.where(hour_of_row(self._layout.time) == hour_ms)
+            files += writer.write(of_hour.select(*self._layout.schema.names).toArrow().to_batches())
         return files
 
     def _by_executors(self, writer: FileWriter, rows: "DataFrame") -> list[DataFile]:

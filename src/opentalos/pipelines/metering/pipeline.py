@@ -29,7 +29,7 @@ from opentalos.pipelines.metering.usage_table import (
     usage_rows,
 )
 from opentalos.pipelines.pipeline import CHECKPOINT, CHECKPOINT_AT, PipelineSettings
-from opentalos.pipelines.service_events.json_events import split_events
+from opentalos.pipelines.service_events.json_events import EventCheck, bad_messages
 from opentalos.pipelines.service_events.service_topic import ON_EXPIRED, ServiceTopic
 from opentalos.pipelines.service_events.side_output import SideOutput
 from opentalos.wire.metrics.egress import EGRESS_KIND, EGRESS_VERSION
@@ -83,6 +83,7 @@ class UsageWriter:
         self._settings, self._table = settings, table
         self._others: dict[str, LakeTable] = {}  # the first event of a kind creates its table
         self._side = SideOutput(settings, Metering.name)
+        self._checks: dict[str, EventCheck] = {}
         self.bad = 0  # messages for the side output, of this process
         self.conflicts = 0  # events that contradict another event of the same offsets
 
@@ -91,12 +92,11 @@ class UsageWriter:
         kept = messages.persist()
         try:
             kinds = {name: is_kind("value", name) for name in _KINDS}
-            usage = kept.where(~reduce(or_, kinds.values()))
-            good, bad = split_events(usage, EVENT, USAGE_VERSION, RULES)
+            good, bad = self._split("", kept.where(~reduce(or_, kinds.values())))
             others: list[tuple[Layout, DataFrame]] = []
-            for name, (schema, version, rules, layout) in _KINDS.items():
-                found, wrong = split_events(kept.where(kinds[name]), schema, version, rules)
-                others.append((layout, found))
+            for name, kind in _KINDS.items():
+                found, wrong = self._split(name, kept.where(kinds[name]))
+                others.append((kind[-1], found))
                 bad = bad.unionByName(wrong)
             self.bad += self._side.write(bad, batch_id)
             for layout, found in others:
@@ -108,14 +108,28 @@ class UsageWriter:
         finally:
             kept.unpersist()
 
+    def _split(self, kind: str, messages: DataFrame) -> tuple[DataFrame, DataFrame]:
+        """Valid events of a kind, or usage, and invalid messages."""
+        if not self._checks:  # the first batch makes them: they need a session
+            self._checks[""] = EventCheck(EVENT, USAGE_VERSION, RULES)
+            for name, (schema, version, rules, _) in _KINDS.items():
+                self._checks[name] = EventCheck(schema, version, rules)
+        judged = self._checks[kind].judged(messages)
+        return self._checks[kind].good(judged), bad_messages(judged)
+
     def _take(self, fresh: DataFrame, hours: Hours, batch_id: int) -> None:
         spark = fresh.sparkSession
         judged = merge_usage(hours.stored(spark), fresh).persist()
         try:
-            conflicts = judged.where(F.col("outcome") == CONFLICT)
-            self._report(self._side.write(_as_bad(conflicts), batch_id, "conflicts"))
-            rows = judged.where(F.col("outcome") == KEPT)
-            if not rows.where("source_offset IS NOT NULL").isEmpty():  # else all are stored
+            is_conflict, is_kept = (F.col("outcome") == each for each in (CONFLICT, KEPT))
+            is_fresh = is_kept & F.col("source_offset").isNotNull()
+            found = judged.agg(F.count_if(is_conflict), F.count_if(is_fresh)).first()
+            assert found is not None  # an aggregate without groups is always one row
+            if found[0]:
+                aside = _as_bad(judged.where(is_conflict))
+                self._report(self._side.write(aside, batch_id, "conflicts"))
+            if found[1]:  # else all are stored
+                rows = judged.where(is_kept)
                 hours.replace(batch_of(spark, batch_id, Metering.name), rows)
         finally:
             judged.unpersist()
@@ -136,9 +150,8 @@ class UsageWriter:
             rows.unpersist()
 
     def _report(self, conflicts: int) -> None:
-        if conflicts:
-            self.conflicts += conflicts
-            _LOG.error("usage-conflict: events=%d contradict earlier events", conflicts)
+        self.conflicts += conflicts
+        _LOG.error("usage-conflict: events=%d contradict earlier events", conflicts)
 
 
 def _hours(rows: DataFrame) -> list[int]:

@@ -10,10 +10,12 @@ from pyspark.sql import functions as F
 
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.driver_place import check_rollups
+from opentalos.pipelines.lake.file_writer import LocalFileWriter
 from opentalos.pipelines.lake.hours import Hours
 from opentalos.pipelines.lake.lake_table import LakeTable
+from opentalos.pipelines.lake.layout import Batch
 from opentalos.pipelines.lake.sink import batch_of, run_table
-from opentalos.pipelines.monitoring.publishing import publish_files, send_rows
+from opentalos.pipelines.monitoring.publishing import publish_files, publish_rows, send_rows
 from opentalos.pipelines.monitoring.rollup_tables import METRICS
 from opentalos.pipelines.monitoring.rollups import (
     EVENT,
@@ -23,6 +25,13 @@ from opentalos.pipelines.monitoring.rollups import (
     level_0,
     level_0_of_both,
     merge_level_0,
+)
+from opentalos.pipelines.monitoring.small_batch import (
+    SmallBatch,
+    SmallBatches,
+    hours_of,
+    merged_level_0,
+    rollups_of,
 )
 from opentalos.pipelines.olap.file_store import FileStore
 from opentalos.pipelines.olap.opening import open_olap
@@ -43,7 +52,7 @@ GROUP: Final = "pipeline-monitoring"  # commits its progress, so that its lag is
 LATE_HOURS: Final = 168
 LATE_HOURS_MAX: Final = 24 * 366
 _LATE: Final = "late-hours"
-SMALL_ROWS: Final = 10_000  # in a batch, of which one task is faster than several
+SMALL_ROWS: Final = 10_000  # in a batch that the driver takes into memory
 _SOURCE: Final = ServiceTopic("monitoring", TOPIC, GROUP, "partition,offset,value,append_time")
 
 
@@ -79,7 +88,11 @@ class Monitoring:
 
 
 class MonitoringWriter:
-    """Writes valid measurements into level 0 and the OLAP store, others to the side output."""
+    """Writes valid measurements into level 0 and the OLAP store, others to the side output.
+
+    A small batch takes one job of Spark's: the driver has the rows in memory and does the rest. A
+    batch that follows one that was not small is not even tried that way.
+    """
 
     def __init__(
         self,
@@ -92,39 +105,65 @@ class MonitoringWriter:
         self._settings, self._table, self._olap = settings, table, olap
         self._side = SideOutput(settings, Monitoring.name)
         self._rules = event_rules(late_hours)
-        self._check: EventCheck | None = None  # made by the first batch: it needs a session
+        # Made by the first batch: they need a session.
+        self._check: EventCheck | None = None
+        self._batches: SmallBatches | None = None
+        self._here = isinstance(table.writer(), LocalFileWriter)  # the driver has the table's files
+        self._small = self._here
         self.bad = 0  # messages for the side output, of this process
 
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
         """Write one batch; after an error Spark repeats it."""
         check = self._check = self._check or EventCheck(EVENT, VERSION, self._rules)
+        if self._small:
+            batches = self._batches = self._batches or SmallBatches(check)
+            small = batches.take(messages, SMALL_ROWS)
+            if small is not None and self._take_small(small, messages.sparkSession, batch_id):
+                return
         judged = check.judged(messages).persist()
         try:
             found = _contents(judged)
+            self._small = self._here and found.bad + found.good <= SMALL_ROWS
             if found.bad:
                 self.bad += self._side.write(bad_messages(judged), batch_id)
             if found.good:
-                self._take(level_0(check.good(judged)), found, batch_id)
+                self._take(level_0(check.good(judged)), found.hours, batch_id)
         finally:
             judged.unpersist()
 
-    def _take(self, fresh: DataFrame, found: "_Contents", batch_id: int) -> None:
+    def _take_small(self, batch: SmallBatch, spark: "SparkSession", batch_id: int) -> bool:
+        """Write it; False: nothing was done, since the stored hours are not small."""
+        hours = hours_of(batch.good)
+        stored = Hours(self._table, LAYOUT, hours) if hours else None
+        if stored is not None and not stored.are_small:
+            return False
+        if batch.bad.num_rows:
+            self.bad += self._side.write(spark.createDataFrame(batch.bad), batch_id)
+        if stored is not None:
+            merged = merged_level_0(stored.stored_rows(), batch.good)
+            number = batch_of(spark, batch_id, Monitoring.name)
+            stored.replace_by(number, merged)
+            publish_rows(self._olap, rollups_of(merged), hours, self._writer(number))
+        return True
+
+    def _take(self, fresh: DataFrame, hours: list[int], batch_id: int) -> None:
         """Level 0 first: after a crash before the rollups, the repeated batch makes them."""
-        spark, stored = fresh.sparkSession, Hours(self._table, LAYOUT, found.hours)
+        spark, stored = fresh.sparkSession, Hours(self._table, LAYOUT, hours)
+        self._small &= stored.are_small
         batch = batch_of(spark, batch_id, Monitoring.name)
-        confirm = partial(confirm_lease, self._settings, Monitoring.name, batch.epoch)
-        writer = Writer(batch.query, batch.epoch, confirm, batch.number)
-        small = found.good <= SMALL_ROWS and stored.are_small
-        rows = level_0_of_both(stored.stored(spark), fresh)
-        merged = merge_level_0(rows.coalesce(1) if small else rows).persist()
+        merged = merge_level_0(level_0_of_both(stored.stored(spark), fresh)).persist()
         try:
             stored.replace(batch, merged)
             if isinstance(self._olap, FileStore):
-                publish_files(self._olap, merged, found.hours, writer, small=small)
+                publish_files(self._olap, merged, hours, self._writer(batch))
             else:
-                send_rows(self._olap, merged, found.hours, writer)
+                send_rows(self._olap, merged, hours, self._writer(batch))
         finally:
             merged.unpersist()
+
+    def _writer(self, batch: Batch) -> Writer:
+        confirm = partial(confirm_lease, self._settings, Monitoring.name, batch.epoch)
+        return Writer(batch.query, batch.epoch, confirm, batch.number)
 
 
 class _Contents(NamedTuple):

@@ -2,9 +2,9 @@
 
 A store of files gets them from Spark's tasks: each writes files where it runs, and the driver
 publishes the names that successful attempts have returned. So no rollup passes through the driver,
-and files of attempts that failed or were repeated are never part of a table. Only the few rollups
-of a small table on one machine are written by the driver, which saves most of a small batch's time.
-Druid is sent rows over HTTP, an hour at a time.
+and files of attempts that failed or were repeated are never part of a table. Druid is sent rows
+over HTTP, an hour at a time. The rollups of a small batch are in the driver already, which writes
+or sends them.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from opentalos.pipelines.lake.layout import DataFile
 from opentalos.pipelines.lake.sink import write_files
 from opentalos.pipelines.monitoring.rollup_tables import (
     DIMENSIONS,
     LEVELS,
-    MEASURE,
     METRICS,
+    ORDER,
     sketch_table,
 )
 from opentalos.pipelines.monitoring.rollups import (
@@ -32,45 +31,49 @@ from opentalos.pipelines.monitoring.rollups import (
 )
 from opentalos.pipelines.olap.file_store import FileStore
 from opentalos.pipelines.olap.opening import when_up
-from opentalos.pipelines.olap.store import TIME, OlapStore, Writer
-from opentalos.pipelines.olap.table_set import HOUR, TABLE_NAME
+from opentalos.pipelines.olap.store import OlapStore, Writer
+from opentalos.pipelines.olap.table_set import HOUR, TABLE_NAME, hour_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS_PER_FILE: Final = 250_000  # of level 0, whose rollups one task writes into one file
 _FINEST: Final = min(LEVELS, key=lambda name: LEVELS[name])
-# Compresses well and keeps a measure's values together.
-_ORDER: Final = (MEASURE, "service", "tenant", "topic", TIME)
 
 
 def publish_files(
-    olap: FileStore,
-    level_0: "DataFrame",
-    hours: Sequence[int],
-    writer: Writer,
-    *,
-    small: bool = False,
+    olap: FileStore, level_0: "DataFrame", hours: Sequence[int], writer: Writer
 ) -> None:
     """Replace the rollups of these hours, Unix ms.
 
-    Args:   level_0: whole hours, and maybe others; small: it is one partition, whose rollups the
-            driver has the memory for; its writing saves tasks and a Python worker.
+    Args:   level_0: whole hours, and maybe others.
     Raises: RowsMissing: executors wrote to disks that this machine does not have; LeaseNotHeld;
             Unavailable: the store was down for too long.
     """
     inside = level_0.where(hour_column().isin(list(hours)))
-    rollups = rollup_rows(inside)
-    tasks = rollups.coalesce(1) if small else _repartitioned(olap, rollups, inside)
-    sorted_tasks = tasks.sortWithinPartitions(HOUR, TABLE_NAME, *_ORDER)
+    tasks = _repartitioned(olap, rollup_rows(inside), inside)
+    sorted_tasks = tasks.sortWithinPartitions(HOUR, TABLE_NAME, *ORDER)
+    files = when_up(METRICS.name, lambda: write_files(sorted_tasks, olap.writer(METRICS)))
+    when_up(METRICS.name, partial(olap.publish, METRICS, hours, files, writer))
 
-    def written() -> list[DataFile]:
-        file_writer = olap.writer(METRICS)
-        if small:
-            return list(file_writer.write(sorted_tasks.toArrow().to_batches()))
-        return write_files(sorted_tasks, file_writer)
 
-    files = when_up(METRICS.name, written)
+def publish_rows(olap: OlapStore, rollups: pa.Table, hours: Sequence[int], writer: Writer) -> None:
+    """As ``publish_files`` or ``send_rows``, for rollups in memory, in the order of ``rollups_of``.
+
+    Raises: as ``publish_files``.
+    """
+    if not isinstance(olap, FileStore):
+        for hour_ms in hours:
+            of_hour = rollups.filter(pc.equal(rollups.column(HOUR), hour_text(hour_ms)))
+            names = of_hour.column(TABLE_NAME)
+            tables = {
+                name: of_hour.filter(pc.equal(names, name)).select(columns.names)
+                for name, columns in METRICS.tables.items()
+            }
+            when_up(METRICS.name, partial(olap.replace, hour_ms, tables, writer))
+        return
+    rows = rollups.to_batches()
+    files = when_up(METRICS.name, lambda: list(olap.writer(METRICS).write(rows)))
     when_up(METRICS.name, partial(olap.publish, METRICS, hours, files, writer))
 
 
@@ -106,5 +109,5 @@ def send_rows(olap: OlapStore, level_0: "DataFrame", hours: Sequence[int], write
 
 def _sorted(rows: pa.Table) -> pa.Table:
     kept = rows.drop_columns(["level"])
-    order: Any = [(name, "ascending") for name in _ORDER]
+    order: Any = [(name, "ascending") for name in ORDER]
     return kept.sort_by(order)

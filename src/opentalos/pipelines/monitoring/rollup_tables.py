@@ -12,6 +12,8 @@ DIMENSIONS: Final = ("service", "cluster", "machine", "tenant", "topic", "partit
 LEVELS: Final = {"metrics_10s": 10_000, "metrics_1m": 60_000, "metrics_1h": HOUR_MS}
 MEASURE: Final = "measure"
 KIND: Final = "kind"  # of a measure: sum or gauge
+# Of rows in a file: compresses well and keeps a measure's values together.
+ORDER: Final = (MEASURE, "service", "tenant", "topic", TIME)
 
 _KEY: Final = (
     (TIME, pa.timestamp("us", tz="UTC")),

@@ -50,6 +50,7 @@ EVENT: Final = StructType(
 )
 
 _AMOUNTS_ARROW: Final = pa.map_(pa.string(), pa.float64())
+_SOURCE: Final = ("source_partition", "source_offset")
 _BEGAN: Final = "began"  # when the interval began
 LEVEL_0: Final = pa.schema(
     [
@@ -69,7 +70,7 @@ LAYOUT: Final = Layout("metrics", LEVEL_0, _BEGAN)
 
 
 def event_rules(late_hours: int) -> dict[str, str]:
-    """Further rules for events, for ``split_events``.
+    """Further rules for events, for ``EventCheck``.
 
     An event's time is compared with the append time of its message, which is stored, so a batch
     that is repeated much later gives the same result.
@@ -96,20 +97,28 @@ def hour_column() -> Column:
 
 
 def level_0(events: DataFrame) -> DataFrame:
-    """Valid events with all columns: empty dimensions and maps instead of nulls."""
+    """Valid events with the columns of ``LEVEL_0``."""
+    return events.select(*level_0_columns())
+
+
+def level_0_columns(partition: str = _SOURCE[0], offset: str = _SOURCE[1]) -> list[Column]:
+    """The columns of ``LEVEL_0`` of events: empty dimensions and maps instead of nulls.
+
+    Args: partition, offset: names of the columns with those of the event's message.
+    """
     nothing = F.create_map().cast(_AMOUNTS), F.create_map().cast(_COUNTS)
-    return events.select(
+    return [
         *(F.coalesce(name, F.lit("")).alias(name) for name in DIMENSIONS[:-1]),
         F.coalesce("partition", F.lit(-1)).alias("partition"),
-        "at_ms",
-        "step_ms",
+        F.col("at_ms"),
+        F.col("step_ms"),
         F.coalesce("sums", nothing[0]).alias("sums"),
         F.coalesce("gauges", nothing[0]).alias("gauges"),
         F.coalesce("sketches", nothing[1]).alias("sketches"),
-        "source_partition",
-        "source_offset",
+        F.col(partition).alias(_SOURCE[0]),
+        F.col(offset).alias(_SOURCE[1]),
         _began(),
-    )
+    ]
 
 
 def level_0_of_both(stored: DataFrame, fresh: DataFrame) -> DataFrame:

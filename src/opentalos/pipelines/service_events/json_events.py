@@ -85,12 +85,22 @@ class EventCheck:
             # The parser stops at the end of one value; within brackets it also reads what follows.
             F.try_parse_json(F.concat(F.lit("["), text, F.lit("]"))).alias("_whole"),
         )
-        self._events = F.inline(F.array(event))
+        # The optimizer copies an expression to every use of its columns and would parse each
+        # message a dozen times; it does not copy a generator.
+        parsed = F.inline(F.array(event))
         reasons = [_unreadable(), _newer(version), _mistyped(schema)]
         reasons += [reason for field in schema.fields for reason in _wrong(field)]
         reasons += [_reason(text, ~F.coalesce(F.expr(rule), F.lit(False)))
                     for text, rule in (rules or {}).items()]  # fmt: skip
-        self._reason = F.coalesce(*reasons).alias(REASON)
+        message, whole = F.expr("struct(*)").alias("message"), F.col("value").cast("string")
+        message_text = [F.col("message"), F.col("_text")]
+        fields = [F.col(f"`{name}`") for name in schema.names]
+        self._stages = (
+            [message, whole.alias("_text")],
+            [*message_text, parsed],
+            [*message_text, F.col("_whole"), F.col("_event.*")],
+            [F.col("message"), *fields, F.coalesce(*reasons).alias(REASON)],
+        )
 
     def judged(self, messages: DataFrame) -> DataFrame:
         """All messages, each as ``message`` with the fields of its event and ``REASON``, which is
@@ -98,17 +108,9 @@ class EventCheck:
 
         Args: messages: at least the columns partition, offset, value.
         """
-        # The optimizer copies an expression to every use of its columns and would parse each
-        # message a dozen times; it does not copy a generator.
-        return (
-            messages.select(
-                F.struct(*messages.columns).alias("message"),
-                F.col("value").cast("string").alias("_text"),
-            )
-            .select("message", "_text", self._events)
-            .select("message", "_text", "_whole", "_event.*")
-            .select("message", *self.schema.names, self._reason)
-        )
+        for columns in self._stages:
+            messages = messages.select(*columns)
+        return messages
 
     def good(self, judged: DataFrame) -> DataFrame:
         """Valid events: the schema's columns, source_partition, source_offset."""
@@ -124,21 +126,6 @@ def bad_messages(judged: DataFrame) -> DataFrame:
     return judged.where(f"{REASON} IS NOT NULL").select(
         "message.partition", "message.offset", F.col(REASON).alias("reason"), "message.value"
     )
-
-
-def split_events(
-    messages: DataFrame,
-    schema: StructType,
-    version: int,
-    rules: Mapping[str, str] | None = None,
-) -> tuple[DataFrame, DataFrame]:
-    """Valid events and invalid messages, by an ``EventCheck`` of these arguments.
-
-    Both read the same input: persist it if both are used.
-    """
-    check = EventCheck(schema, version, rules)
-    judged = check.judged(messages)
-    return check.good(judged), bad_messages(judged)
 
 
 def _nullable(field: StructField) -> StructField:
