@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from opentalos.broker.admin.key_use_upkeep import KeyUseUpkeep
+from opentalos.broker.admin.keys.use_upkeep import KeyUseUpkeep
 from opentalos.broker.admin.overview import OverviewService
 from opentalos.broker.admin.permissions import PermissionService
 from opentalos.broker.admin.principals import PrincipalService

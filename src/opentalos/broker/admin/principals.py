@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from opentalos.broker.admin.key_ends import (
+from opentalos.broker.admin.keys.ends import (
     KeyEnds,
     authorize_key,
     check_not_wider,

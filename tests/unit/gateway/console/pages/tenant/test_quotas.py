@@ -36,7 +36,7 @@ async def test_the_decision_is_shown_with_its_reason(root: Browser) -> None:
     words = await ask(dora, 1_000_000, reason=HOSTILE)
     assert "needs an administrator" in words or "rejected" in words
     assert "you requested 1000000" in words
-    assert "would be granted without an administrator" in words
+    assert "Without an administrator the organisation can have up to" in words
     page = await dora.get("/console/quotas")
     assert (page.status, 'href="/console/quotas/CL1"' in page.text) == (200, True)
 

@@ -1,0 +1,1 @@
+"""Keys of principals: when they end, and when they were last used."""
