@@ -91,8 +91,10 @@ async def test_the_end_of_a_key_is_set_moved_and_removed(call: Rest) -> None:
         assert [key["expires_ms"] for key in keys if key["key_id"] == made] == [expires_ms]
     past = await call("PATCH", f"keys/{made}", {"expires_ms": 1})
     assert (past.status, "has passed" in past.document["detail"]) == (422, True)
-    wrong: dict[str, object]
-    for wrong in ({}, {"expires_ms": -1}, {"expires_ms": None}, {"scopes": []}):
+    bad: list[dict[str, object]] = [
+        {}, {"expires_ms": -1}, {"expires_ms": None}, {"scopes": []},
+    ]  # fmt: skip
+    for wrong in bad:
         assert (await call("PATCH", f"keys/{made}", wrong)).status == 400
     assert (await call("PATCH", "keys/AKROOT", {"expires_ms": 0}, by="alice")).status == 403
     assert (await call("PATCH", "keys/unknown", {"expires_ms": 0}, by="alice")).status == 403
