@@ -277,7 +277,9 @@ def test_the_commands_of_servers(talos: Commands, tmp_path: Path) -> None:
     (tmp_path / "file.toml").write_text(shown)
     talos("config", "check", "file.toml")
     states = talos("backend", "status", "all", "--home", tmp_path / "none", "--format", "json").rows
-    assert [row["kind"] for row in states] == ["hdfs", "zookeeper", "hbase", "druid", "kafka"]
+    assert [row["kind"] for row in states] == [
+        "hdfs", "zookeeper", "hbase", "druid", "kafka", "yarn"
+    ]  # fmt: skip
     assert "cannot lock data directory" in talos.fails("log", "verify", "--data", talos.server.data)
 
 
