@@ -3,15 +3,15 @@
 usage: run_lanes.py [--times N] [--load] LANE...
        (classes, quick, check, single, spark, backends, faults; see LANES)
 
-A lane is a list of jobs. Three jobs run at a time, as far as the machine has the memory that they
+A lane is a list of jobs. Two jobs run at a time, as far as the machine has the memory that they
 may take: a free slot takes the next one in the order of the lanes, so the last job of a lane has
-one of the next lane beside it. At most two of the three keep a core busy; others wait most of the
-time, for a server, a timeout or a browser. As long as there are any, the three are one with real
-backends, one that waits otherwise, and one that computes. Those with backends run one by one, since
-some kill and pause the backends: one HDFS, ZooKeeper and HBase, started before the first of these
-jobs, ended after the last, whatever happened, found by OPENTALOS_BACKENDS. A job that fails does
-not stop the others. The numbers are those of the pytest jobs; a job that is no test run (a
-linter) only turns the exit status. A passing job prints one line, a failing one its whole output.
+one of the next lane beside it. As long as there are any, the two are one with real backends and one
+that keeps a core busy; then one of these and one that waits most of the time, for a server, a
+timeout or a browser. Those with backends run one by one, since some kill and pause the backends:
+one HDFS, ZooKeeper and HBase, started before the first of these jobs, ended after the last,
+whatever happened, found by OPENTALOS_BACKENDS. A job that fails does not stop the others. The
+numbers are those of the pytest jobs; a job that is no test run (a linter) only turns the exit
+status. A passing job prints one line, a failing one its whole output.
 The line says how much processor time the tests took, without the backends: what keeps a core busy,
 and what waits. With ``--times`` all lanes run so many times, to find tests that fail now and then;
 with ``--load`` beside as many busy processes as there are cores.
@@ -42,8 +42,7 @@ BIN = ROOT / ".venv" / "bin"
 REPORTS = ROOT / ".cache" / "reports"
 BACKENDS = ROOT / ".cache" / "backends"
 ADDRESSES = BACKENDS / "addresses.json"
-JOBS_AT_ONCE = 3
-BUSY_AT_ONCE = 2  # the size of the CI machine
+JOBS_AT_ONCE = 2  # with a third one on two cores all took longer, and faults met their deadlines
 LEFT_GB = 1.0  # of memory, for everything else on the machine
 GB = 1 << 30
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")  # of a container
@@ -342,7 +341,7 @@ def memory_gb() -> float:
 
 
 def startable(waiting: Sequence[Job], running: Collection[Job], room_gb: float) -> Job | None:
-    """The next job: one with backends, one that computes and one that waits, as far as there are.
+    """The next job: one with backends and one that computes; then one of these and one that waits.
 
     A job that alone is too large for the room runs alone.
     """
@@ -352,10 +351,8 @@ def startable(waiting: Sequence[Job], running: Collection[Job], room_gb: float) 
     fitting = [job for job in waiting if not running or job.memory_gb <= left_gb]
     if any(job.backends for job in running):
         fitting = [job for job in fitting if not job.backends]
-    busy = sum(job.busy for job in running)
-    if busy >= BUSY_AT_ONCE:
-        fitting = [job for job in fitting if not job.busy]
-    wanted = busy == 0  # whether the slot is for a busy one; else it is for one that waits
+    # Whether the slot is for a busy one; else it is for one that waits.
+    wanted = not any(job.busy for job in running)
     return min(fitting, key=lambda job: (not job.backends, job.busy != wanted), default=None)
 
 

@@ -94,24 +94,22 @@ def with_backends(name: str) -> Job:
 
 def test_the_backends_are_for_one_job_at_a_time() -> None:
     hdfs, faults = with_backends("hdfs"), with_backends("faults")
-    unit, types, layers = job("unit"), job("types"), job("layers")
+    unit, layers = job("unit"), job("layers")
     assert startable([unit, hdfs, faults], [], ROOM_GB) is hdfs
     assert startable([unit, faults], [hdfs], ROOM_GB) is unit
     assert startable([layers, faults], [unit], ROOM_GB) is faults
-    assert startable([layers, faults], [unit, types], ROOM_GB) is faults
     assert startable([faults], [hdfs], ROOM_GB) is None
-    assert startable([layers], [hdfs, unit, types], ROOM_GB) is None
+    assert startable([layers], [hdfs, unit], ROOM_GB) is None
 
 
 def test_a_job_that_computes_has_one_that_waits_beside_it() -> None:
     hdfs, sdk, rest = with_backends("hdfs"), job("sdk", busy=False), job("rest", busy=False)
-    unit, types, layers = job("unit"), job("types"), job("layers")
+    unit, types = job("unit"), job("types")
     assert startable([sdk, unit, types], [hdfs], ROOM_GB) is unit
-    assert startable([types, sdk], [hdfs, unit], ROOM_GB) is sdk
-    assert startable([rest, types], [hdfs, sdk], ROOM_GB) is types
-    assert startable([types], [hdfs, unit], ROOM_GB) is types
-    assert startable([rest], [hdfs, sdk], ROOM_GB) is rest
-    assert startable([layers], [unit, types], ROOM_GB) is None
+    assert startable([types, sdk], [unit], ROOM_GB) is sdk
+    assert startable([rest, types], [sdk], ROOM_GB) is types
+    assert startable([types], [unit], ROOM_GB) is types
+    assert startable([rest], [sdk], ROOM_GB) is rest
 
 
 def test_jobs_beside_each_other_fit_into_the_memory() -> None:
