@@ -2,18 +2,15 @@
 
 import asyncio
 from collections import Counter
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from tests.e2e.measured_cluster import measuring
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.service_topics import messages_of
 
 from opentalos.model.errors import TopicNotExist, Unavailable
-from opentalos.model.limits import MeasuringSettings
 from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT, USAGE_TOPIC
-from opentalos.server.measuring.loop_watch import LoopWatch
-from opentalos.server.measuring.measuring import Measured, Measuring
 from opentalos.wire.metrics.measurement import Measurement, decode_measurement
 
 WAIT_S = 40.0
@@ -44,22 +41,7 @@ async def test_puts_of_all_servers_arrive_once() -> None:
 
 
 async def test_every_server_measures_and_continues_without_another(tmp_path: Path) -> None:
-    async with memory_cluster() as servers, AsyncExitStack() as undo:
-        for server in servers:
-            (tmp_path / server.name).mkdir()
-            watch = LoopWatch()
-            measured = Measured(
-                broker=server.broker,
-                thrift=server.gateways.thrift,
-                sds=server.gateways.sds,
-                http=server.http,
-                kafka=server.kafka.port,
-                watch=watch,
-            )
-            settings = MeasuringSettings(step_s=1.0)
-            measuring = Measuring(settings, measured, tmp_path / server.name, "c1")
-            await measuring.start()
-            undo.push_async_callback(measuring.stop)
+    async with memory_cluster() as servers, measuring(servers, tmp_path):
         rows = await _rows(servers[0], {"s1", "s2", "s3"}, 0)
         assert {row.cluster for row in rows} == {"c1"}
         assert {row.tenant for row in rows} == {""}  # no traffic but the service's own

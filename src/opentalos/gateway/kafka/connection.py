@@ -27,6 +27,8 @@ PIPELINE_MAX = 32
 _COPIED_BYTES = 64 << 10
 # A request with at least so much to come is read to where it stays; what is smaller is copied.
 _IN_PLACE_BYTES = 64 << 10
+# Nor is a larger one: its memory would be cleared, which holds the loop, for a few bytes sent.
+_IN_PLACE_BYTES_MAX = 4 << 20
 UNKNOWN_BYTES_MAX = 64 << 10  # of a request before the client has authenticated
 _SIZE = struct.Struct(">i")
 
@@ -175,12 +177,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 break
             if self._reserved is None and not self._reserve(size):
                 break
-            if self._count < size + _SIZE.size:
+            end = size + _SIZE.size
+            if self._count < end:
                 self._await_rest()
-                if size + _SIZE.size - self._count >= _IN_PLACE_BYTES:
-                    self._read_in_place(size + _SIZE.size)
+                if size <= _IN_PLACE_BYTES_MAX and end - self._count >= _IN_PLACE_BYTES:
+                    self._read_in_place(end)
                 break
-            self._queue(size + _SIZE.size)
+            self._queue(end)
         if self._count < _COPIED_BYTES and self._received:
             rest = self._received[0]
             if type(rest) is memoryview:  # a copy, or a few bytes would keep all of a large request
@@ -201,10 +204,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _read_in_place(self, end: int) -> None:
         """The rest of a large frame is not copied."""
-        self._large, position = memoryview(bytearray(end)), 0
-        for part in self._received:
-            self._large[position : position + len(part)] = part
-            position += len(part)
+        came = b"".join(self._received)
+        self._large = memoryview(bytearray(end))
+        self._large[: len(came)] = came
         self._received.clear()
 
     def _queue(self, end: int) -> None:

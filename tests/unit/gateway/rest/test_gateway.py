@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +28,24 @@ def fail(call: Rest, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(call.world.broker.principals, "create", create)
 
 
+def begun(
+    call: Rest, method: bytes, path: bytes, answer: Callable[..., None]
+) -> tuple[Exchange, Any]:
+    """A call of the administrator that is under way, and its connection."""
+    connection: Any = SimpleNamespace(
+        answer=answer,
+        alive=True,
+        peer="",
+        network="",
+        private=True,
+        extend=lambda seconds, waits=False: None,
+    )
+    headers = {b"authorization": b"Basic " + call.tokens["root"]}
+    exchange = Exchange(connection, method, b"/rest/v1/" + path, headers)
+    dict(call.gateway.prefix_routes())[b"/rest/v1/"](exchange)
+    return exchange, connection
+
+
 @pytest.mark.parametrize(
     ("method", "path", "failure"),
     [
@@ -39,17 +58,9 @@ async def test_a_read_whose_client_is_gone_is_no_error(
     call: Rest, method: bytes, path: bytes, failure: str
 ) -> None:
     ended: list[str] = []
-    connection: Any = SimpleNamespace(
-        answer=lambda exchange, prefix, body, extra: ended.append(exchange.failure),
-        alive=True,
-        peer="",
-        network="",
-        private=True,
-        extend=lambda seconds, waits=False: None,
+    exchange, connection = begun(
+        call, method, path, lambda exchange, prefix, body, extra: ended.append(exchange.failure)
     )
-    headers = {b"authorization": b"Basic " + call.tokens["root"]}
-    exchange = Exchange(connection, method, b"/rest/v1/" + path, headers)
-    dict(call.gateway.prefix_routes())[b"/rest/v1/"](exchange)
     connection.alive = False
     assert exchange.late is not None
     exchange.late(OutcomeUnknown("the client disconnected"))
@@ -60,17 +71,12 @@ async def test_a_call_that_takes_too_long_ends_as_unknown(
     call: Rest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replies: list[tuple[bytes, bytes]] = []
-    connection: Any = SimpleNamespace(
-        answer=lambda exchange, prefix, body, extra: replies.append((prefix, body)),
-        alive=True,
-        peer="",
-        network="",
-        private=True,
-        extend=lambda seconds, waits=False: None,
+    exchange, _ = begun(
+        call,
+        b"GET",
+        b"principals",
+        lambda exchange, prefix, body, extra: replies.append((prefix, body)),
     )
-    headers = {b"authorization": b"Basic " + call.tokens["root"]}
-    exchange = Exchange(connection, b"GET", b"/rest/v1/principals", headers)
-    dict(call.gateway.prefix_routes())[b"/rest/v1/"](exchange)
     assert exchange.late is not None
     exchange.late(OutcomeUnknown("this takes too long"))
     assert b" 504 " in replies[0][0]

@@ -1,0 +1,90 @@
+"""Frames of a connection, however their bytes arrive."""
+
+import asyncio
+import struct
+from typing import Any, cast
+
+import pytest
+
+from opentalos.gateway.kafka.call import ClientSession, KafkaCall
+from opentalos.gateway.kafka.connection import KafkaConnection
+from opentalos.gateway.kafka.listener import KafkaPort
+from opentalos.model.settings.kafka import KafkaSettings
+
+KIB, MIB = 1 << 10, 1 << 20
+SIZES = (1, 70_000, 3, 200 * KIB, MIB, 64 * KIB, 64 * KIB - 1, 4 * MIB, 4 * MIB + 1, 5 * MIB, 9)
+
+
+class Wire:
+    """The transport of a client that reads everything."""
+
+    def get_extra_info(self, _name: str) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def writelines(self, _pieces: Any) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class Calls:
+    """Answers each request at once, and keeps its frame."""
+
+    def __init__(self) -> None:
+        self.frames: list[memoryview] = []
+        self.connection: KafkaConnection
+
+    def decode(
+        self, frame: memoryview, _session: ClientSession, connection: KafkaConnection
+    ) -> KafkaCall:
+        self.frames.append(frame)
+        self.connection = connection
+        return cast(KafkaCall, object())
+
+    def admit(self, session: ClientSession, _found: Any) -> None:
+        session.authenticated = True
+
+    def overlaps(self, _call: KafkaCall) -> bool:
+        return True
+
+    def start(self, call: KafkaCall) -> None:
+        self.connection.answered(call, [b""])
+
+
+def opened() -> tuple[KafkaConnection, Calls, KafkaPort]:
+    calls, port = Calls(), KafkaPort(KafkaSettings(), lambda _: asyncio.BaseProtocol())
+    connection = KafkaConnection(port, calls)
+    connection.connection_made(cast(asyncio.Transport, Wire()))
+    return connection, calls, port
+
+
+async def send(connection: KafkaConnection, data: bytes, step: int) -> None:
+    """As a loop does: at most ``step`` bytes at a time, into the buffer that it is given."""
+    position = 0
+    while position < len(data):
+        buffer = connection.get_buffer(step)
+        part = data[position : position + min(step, len(buffer))]
+        buffer[: len(part)] = part
+        connection.buffer_updated(len(part))
+        position += len(part)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("step", [1_000, 64 * KIB - 1, 64 * KIB, 300_000, 16 * MIB])
+async def test_frames_arrive_whole_and_in_order(step: int) -> None:
+    connection, calls, port = opened()
+    frames = [bytes([number + 1]) * size for number, size in enumerate(SIZES)]
+    await send(connection, b"".join(struct.pack(">i", len(each)) + each for each in frames), step)
+    assert [bytes(frame) for frame in calls.frames] == frames
+    assert all(frame.readonly for frame in calls.frames)
+    assert port.request_bytes == 0
+
+
+@pytest.mark.parametrize(("size", "taken"), [(MIB, MIB), (32 * MIB, 64 * KIB)])
+async def test_only_a_request_of_a_few_megabytes_has_memory_before_it_comes(
+    size: int, taken: int
+) -> None:
+    connection, _, port = opened()
+    await send(connection, struct.pack(">i", size), 4)
+    assert len(connection.get_buffer(0)) == taken
+    assert port.request_bytes == size, "counted all the same"
