@@ -28,6 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COMMITS = ROOT / "native" / "commits.c"
 ROWS = ROOT / "native" / "rows.c"
+COLUMNS = ROOT / "native" / "columns.c"
 RECORDS = ROOT / "native" / "records.c"
 FLAGS = ("-O2", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread")
 COMPILE_TIMEOUT_S = 120.0
@@ -59,6 +60,11 @@ def build_commits(folder: Path) -> list[Built]:
 def build_rows(folder: Path) -> list[Built]:
     """The encoder of Arrow columns. Raises: CannotBuild; Missing."""
     return [compile_source(ROWS, folder, "opentalos/sdk/arrow/_native.abi3.so")]
+
+
+def build_columns(folder: Path) -> list[Built]:
+    """The decoder of messages to Arrow columns. Raises: CannotBuild; Missing."""
+    return [compile_source(COLUMNS, folder, "opentalos/sdk/arrow/_columns.abi3.so")]
 
 
 def build_records(folder: Path) -> list[Built]:
@@ -105,6 +111,7 @@ def find_tools() -> tuple[list[str], Path]:
 PARTS: tuple[Callable[[Path], list[Built]], ...] = (
     build_commits,
     build_rows,
+    build_columns,
     build_records,
 )
 

@@ -34,6 +34,7 @@ NEEDED = (
 ANYWHERE = "-py3-none-any.whl"
 ACCELERATOR = {
     "opentalos/adapters/local/_native.abi3.so",
+    "opentalos/sdk/arrow/_columns.abi3.so",
     "opentalos/sdk/arrow/_native.abi3.so",
 }
 FOREIGN = ("tests/", "bench/", "examples/", "docs/", "scripts/")

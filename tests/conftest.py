@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.accelerator import WHY_NOT
-from tests.native_encoder import WHY_NO_ROWS
+from tests.native_encoder import WHY_NO_COLUMNS, WHY_NO_ROWS
 
 from opentalos.backends.fleet import Fleet
 
@@ -30,7 +30,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The line passes run_lanes.py, so that nobody takes the cases for run."""
-    for what, why in (("commits", WHY_NOT), ("rows", WHY_NO_ROWS)):
+    for what, why in (("commits", WHY_NOT), ("rows", WHY_NO_ROWS), ("columns", WHY_NO_COLUMNS)):
         if why:
             terminalreporter.write_line(
                 f"| native {what} were not tested: {why}; make accelerator (needs a C compiler)"

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from tests.e2e.sdk.scripted_server import late, raw, say, scripted
 from tests.tls_files import TlsFolder
 
 from opentalos.model.errors import ConfigError
+from opentalos.sdk.aio.connection.threaded_transport import ThreadedTransport, _Exchange
 from opentalos.sdk.aio.connection.transport import Transport, _Body
 from opentalos.sdk.core.config import ClientConfig, TlsSettings
 from opentalos.sdk.errors import ConnectFailed, NoReply
@@ -23,10 +24,22 @@ PATIENT_S = 5.0
 HURRY_S = 0.2
 
 
+Made = Transport | ThreadedTransport
+KINDS: list[type[Made]] = [Transport]  # the last one is tested
+
+
+@pytest.fixture(params=[Transport, ThreadedTransport], autouse=True)
+def kind(request: pytest.FixtureRequest) -> Iterator[type[Made]]:
+    """The transport that is tested."""
+    KINDS.append(request.param)
+    yield request.param
+    KINDS.pop()
+
+
 @asynccontextmanager
-async def transport(url: str, **settings: Any) -> AsyncIterator[Transport]:
+async def transport(url: str, **settings: Any) -> AsyncIterator[Made]:
     config = ClientConfig(endpoints=(url,), key_id="AK", secret="s", **settings)
-    made = Transport(config)
+    made = KINDS[-1](config)
     try:
         yield made
     finally:
@@ -108,19 +121,24 @@ async def test_a_request_that_was_not_written_to_its_end_is_not_done() -> None:
 async def test_a_connection_found_closed_when_it_is_written_to_is_not_done(
     length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = _Body.pieces
+    """The connection ends between its choice and the first byte."""
+    whole, send = _Body.pieces, _Exchange._send
 
     async def cut(body: _Body) -> AsyncIterator[memoryview]:
-        """The connection ends between its choice and the first byte."""
-        connector: Any = http._session and http._session.connector
+        connector: Any = isinstance(http, Transport) and http._session and http._session.connector
         for protocol in connector._acquired:
             protocol.transport.abort()
         async for piece in whole(body):
             yield piece
 
+    def cut_send(exchange: _Exchange, connection: Any) -> None:
+        connection.sock.shutdown(socket.SHUT_RDWR)
+        send(exchange, connection)
+
     async with scripted(say()) as server, transport(server.url) as http:
         await http.post(server.url, HEADERS, BODY, PATIENT_S)
         monkeypatch.setattr(_Body, "pieces", cut)
+        monkeypatch.setattr(_Exchange, "_send", cut_send)
         with pytest.raises(ConnectFailed, match="was lost"):
             await http.post(server.url, HEADERS, b"x" * length, PATIENT_S)
         monkeypatch.undo()
@@ -283,3 +301,26 @@ async def test_tls_files_that_cannot_be_used_are_named(tmp_path: Path, field: st
     async with transport("https://127.0.0.1:1", tls=settings) as http:
         with pytest.raises(ConfigError, match=r"bad\.pem"):
             await http.post("https://127.0.0.1:1", HEADERS, BODY, PATIENT_S)
+
+
+async def test_requests_in_flight_end_when_their_transport_is_closed() -> None:
+    async with scripted(late(60.0, say())) as server, transport(server.url) as http:
+        calls = [asyncio.create_task(http.post(server.url, HEADERS, BODY, 60.0)) for _ in range(3)]
+        while len(server.requests) < len(calls):  # noqa: ASYNC110 - of another task
+            await asyncio.sleep(0.01)
+        await http.close()
+        async with asyncio.timeout(20.0):
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(error) for error in ended} == {NoReply}
+
+
+async def test_a_call_that_is_cancelled_leaves_no_request_behind() -> None:
+    answers = (late(60.0, say(b"late")), say(b"right"))
+    async with scripted(*answers) as server, transport(server.url) as http:
+        call = asyncio.create_task(http.post(server.url, HEADERS, BODY, 60.0))
+        while not server.requests:  # noqa: ASYNC110 - of another task
+            await asyncio.sleep(0.01)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).body == b"right"

@@ -16,7 +16,7 @@ from scripts.build_accelerator import (
 )
 
 from opentalos.adapters.local import native_crew
-from opentalos.sdk.arrow import native_rows
+from opentalos.sdk.arrow import native_columns, native_rows
 
 try:
     TOOLS = bool(find_tools())
@@ -24,7 +24,7 @@ except Missing:
     TOOLS = False
 TRIED = """
 import importlib.util, sys
-spec = importlib.util.spec_from_file_location("_native", sys.argv[1])
+spec = importlib.util.spec_from_file_location(sys.argv[2], sys.argv[1])
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 print(module.INTERFACE, module."""
@@ -70,16 +70,19 @@ if TOOLS:  # also if the module is not built: it may be this source that cannot 
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("CFLAGS", "-Werror")
-        commits, rows, records = build_parts(tmp_path)
+        commits, rows, columns, records = build_parts(tmp_path)
         assert records.module == "opentalos/wire/message/_records.abi3.so"
         module = "opentalos/adapters/local/_native.abi3.so"
         assert commits == Built(tmp_path / "commits" / "_native.abi3.so", module, abi3=True)
         assert rows.module == "opentalos/sdk/arrow/_native.abi3.so"
+        assert columns.module == "opentalos/sdk/arrow/_columns.abi3.so"
         for built, program, shown in (
             (commits, TRIED + "Pool(1, 0).reap())", f"{native_crew.INTERFACE} []\n"),
             (rows, TRIED + "Rows((), None))", f"{native_rows.INTERFACE} <_native.Rows"),
+            (columns, TRIED + "decode(((b'V', 1, 0),)))", f"{native_columns.INTERFACE} None\n"),
         ):
-            command = [sys.executable, "-c", program, str(built.file)]
+            name = built.file.name.partition(".")[0]
+            command = [sys.executable, "-c", program, str(built.file), name]
             done = subprocess.run(command, capture_output=True, text=True, timeout=20)
             assert done.stdout.replace("opentalos.sdk.arrow.", "").startswith(shown), done.stdout
             assert not done.stderr

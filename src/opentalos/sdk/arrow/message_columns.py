@@ -51,7 +51,7 @@ class Numbers:
     present: Bits | None
 
 
-def message_places(data: bytes, count: int) -> list[int]:
+def message_places(data: bytes | memoryview, count: int) -> list[int]:
     """Where each of ``count`` messages starts. Raises: NotPlain: they do not fill ``data``."""
     found: list[int] = []
     add, length, position = found.append, _LENGTH.unpack_from, 0
@@ -66,7 +66,7 @@ def message_places(data: bytes, count: int) -> list[int]:
     return found
 
 
-def message_columns(data: bytes, starts: Places, ends: Places) -> list[Any]:
+def message_columns(data: bytes | memoryview, starts: Places, ends: Places) -> list[Any]:
     """Arrays of data, key, sequence number, create time, type, fingerprint and tag.
 
     Args:    starts and ends of the messages in ``data``, at least one; each end the next start.
@@ -81,7 +81,7 @@ def message_columns(data: bytes, starts: Places, ends: Places) -> list[Any]:
 class _Step:
     """One position in each message, all advanced together."""
 
-    def __init__(self, data: bytes, starts: Places) -> None:
+    def __init__(self, data: bytes | memoryview, starts: Places) -> None:
         self._data = data
         self._bytes: NDArray[np.uint8] = np.frombuffer(data, np.uint8)
         for index, byte in enumerate(_MARK):
@@ -160,7 +160,7 @@ class _Step:
         raise NotPlain
 
 
-def _gathered(data: bytes, fields: Sequence[Column | None]) -> list[Any]:
+def _gathered(data: bytes | memoryview, fields: Sequence[Column | None]) -> list[Any]:
     """A binary array per field, without an object per value: one array spans wanted and unwanted
     bytes alternately, and the wanted ones are taken from it."""
     there = [field for field in fields if field is not None]

@@ -38,6 +38,7 @@ class Operation:
     topic: str = ""  # its resource name
     partition: int | None = None  # sent to the server of this partition; None: to the endpoint
     check: Callable[[Any], None] | None = None
+    views: bool = False  # binary fields of the result are views of the reply, not copies
     stamped: bool = False  # an idempotent put, which marks retries
 
     @property
@@ -54,14 +55,17 @@ class Operation:
         return encode_call(ThriftProtocol.COMPACT, self.method, _SEQID, *arguments)
 
 
-def result_of(url: str, method: MethodSpec, reply: Reply) -> Any:
-    """The result of a reply. Raises: the error in it; OutcomeUnknown: not a valid reply."""
+def result_of(url: str, method: MethodSpec, reply: Reply, *, views: bool = False) -> Any:
+    """The result of a reply. ``views``: as in ``Operation``.
+
+    Raises: the error in it; OutcomeUnknown: not a valid reply.
+    """
     where = f"{method.name} at {url}"
     if protocol_of(reply.headers.get("Content-Type", "")) is not ThriftProtocol.COMPACT:
         text = reply.body[:_TEXT_CHARS_MAX].decode("utf-8", "replace").strip()
         raise error_of_status(reply.status, text, where)
     try:
-        decoded = decode_reply(ThriftProtocol.COMPACT, method, reply.body)
+        decoded = decode_reply(ThriftProtocol.COMPACT, method, reply.body, views=views)
     except ApplicationError as error:
         raise error_of_application(error) from error
     except ThriftError as error:

@@ -94,8 +94,8 @@ def _read_double(cursor: Cursor) -> float:
     return value
 
 
-def _read_bytes(cursor: Cursor) -> bytes:
-    return cursor.take(read_varint(cursor))
+def _read_bytes(cursor: Cursor) -> bytes | memoryview:
+    return cursor.take_binary(read_varint(cursor))
 
 
 def _read_text(cursor: Cursor) -> str:

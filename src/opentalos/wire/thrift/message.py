@@ -203,16 +203,20 @@ def _cut_off(body: bytes) -> ThriftError:
     return ThriftError(f"the message ends after {len(body)} bytes, in the middle")
 
 
-def decode_reply(protocol: ThriftProtocol, method: MethodSpec, body: bytes) -> Reply:
-    """Decode a reply body. Raises: ThriftError; ApplicationError for a TApplicationException."""
+def decode_reply(
+    protocol: ThriftProtocol, method: MethodSpec, body: bytes, *, views: bool = False
+) -> Reply:
+    """Decode a reply body. ``views``: see ``Cursor``.
+
+    Raises: ThriftError; ApplicationError for a TApplicationException.
+    """
     try:
-        return _decode_reply(_CODECS[protocol], method, body)
+        return _decode_reply(_CODECS[protocol], method, Cursor(body, REPLY_VALUES_MAX, views=views))
     except (IndexError, struct.error):
         raise _cut_off(body) from None
 
 
-def _decode_reply(codec: Codec, method: MethodSpec, body: bytes) -> Reply:
-    cursor = Cursor(body, REPLY_VALUES_MAX)
+def _decode_reply(codec: Codec, method: MethodSpec, cursor: Cursor) -> Reply:
     name, kind, seqid = codec.read_header(cursor)
     if kind == MessageKind.EXCEPTION:
         values = codec.read_struct(cursor, _EXCEPTION_SPEC)

@@ -20,6 +20,7 @@ PIECE_BYTES: Final = 64 << 10  # of a long string in the JSON protocol
 # A longer text of a call is refused, since decoding it cannot be interrupted. The longest text
 # that a call needs is a value of a table, and such a call has 512 KiB.
 CALL_TEXT_BYTES_MAX: Final = 1 << 20
+VIEW_BYTES_MIN: Final = 4 << 10  # of a binary field that is not copied if views are wanted
 _UNBOUNDED: Final = 1 << 62
 _SHOWN_CHARS_MAX: Final = 40
 
@@ -28,7 +29,8 @@ class Cursor:
     """A position in one message, with what it may still nest and hold.
 
     Args: pause: called after each piece; None: the message is read at once. text_bytes_max: of one
-        text field.
+        text field. views: long binary fields of the compact protocol are read-only views of the
+        data, and keep them alive.
     """
 
     __slots__ = (
@@ -40,6 +42,7 @@ class Cursor:
         "pause",
         "position",
         "values",
+        "views",
     )
 
     def __init__(
@@ -49,7 +52,10 @@ class Cursor:
         pause: Callable[[], None] | None = None,
         text_bytes_max: int = _UNBOUNDED,
         piece_values: int = PIECE_VALUES,
+        *,
+        views: bool = False,
     ) -> None:
+        self.views = views
         self.data, self.position = data, 0
         self.depth, self.values = DEPTH_MAX, values_max
         self.pause, self._text_bytes_max = pause, text_bytes_max
@@ -68,6 +74,14 @@ class Cursor:
             )
         self.position = end
         return self.data[start:end]
+
+    def take_binary(self, length: int) -> bytes | memoryview:
+        """The same, of a binary field."""
+        if not self.views or length < VIEW_BYTES_MIN or length > len(self.data) - self.position:
+            return self.take(length)
+        start = self.position
+        self.position = start + length
+        return memoryview(self.data)[start : self.position]
 
     def count(self, size: int, bytes_min: int) -> int:
         """Check a container's size against what is left, before anything is allocated."""

@@ -1,9 +1,9 @@
 from types import ModuleType
 
 import pytest
-from tests.unit.sdk.arrow.encoders import ENCODERS
+from tests.unit.sdk.arrow.encoders import DECODERS, ENCODERS
 
-from opentalos.sdk.arrow import native_rows
+from opentalos.sdk.arrow import native_columns, native_rows
 
 
 @pytest.fixture(params=ENCODERS, ids=["numpy", "native"][: len(ENCODERS)])
@@ -11,4 +11,12 @@ def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Each encoder in turn; None: numpy and Arrow."""
     module: ModuleType | None = request.param
     monkeypatch.setattr(native_rows, "NATIVE", module)
+    return module
+
+
+@pytest.fixture(params=DECODERS, ids=["numpy", "native"][: len(DECODERS)])
+def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType | None:
+    """Each decoder in turn; None: numpy and Arrow."""
+    module: ModuleType | None = request.param
+    monkeypatch.setattr(native_columns, "NATIVE", module)
     return module

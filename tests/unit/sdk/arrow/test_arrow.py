@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.unit.sdk.arrow.encoders import ENCODERS
+from tests.unit.sdk.arrow.encoders import DECODERS, ENCODERS
 
 from opentalos.model.errors import BadRequest
 from opentalos.model.message import Compression, MessageBlock, PayloadFormat, StoredBlock
 from opentalos.sdk import arrow
-from opentalos.sdk.arrow import message_columns
+from opentalos.sdk.arrow import message_columns, native_columns
 from opentalos.sdk.core.blocks import decode_block_records, encode_records
 from opentalos.sdk.core.values import Message, Record
 from opentalos.wire.message import (
@@ -99,12 +99,15 @@ def test_a_table_holds_what_the_records_hold(
     expected = [
         record for block in fetched for record in decode_block_records("t", 3, block, first)
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("opentalos.sdk.arrow.decode.decode_block_records", refuse_the_slow_way)
-        table = arrow.decode_table("t", 3, fetched, first)
-    assert rows_of(table) == rows(expected)
+    for native in DECODERS:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native_columns, "NATIVE", native)
+            patch.setattr("opentalos.sdk.arrow.decode.decode_block_records", refuse_the_slow_way)
+            table = arrow.decode_table("t", 3, fetched, first)
+        assert rows_of(table) == rows(expected)
 
 
+@pytest.mark.usefixtures("decoder")
 def test_all_shapes_that_are_not_plain_are_read_too() -> None:
     blocks = [
         stored(encode_block([PLAIN, PLAIN], NONE, 1), 2),
@@ -120,6 +123,7 @@ def test_all_shapes_that_are_not_plain_are_read_too() -> None:
     assert rows_of(arrow.decode_table("t", 3, blocks, 11)) == rows(expected)
 
 
+@pytest.mark.usefixtures("decoder")
 def test_a_batch_ends_with_a_block_and_is_bounded() -> None:
     block = encode_records([PLAIN] * 4_000, Compression.SNAPPY)
     batches = list(arrow.decode_batches("t", 0, put([block] * 7), 5_000))
@@ -149,10 +153,19 @@ def slow(block: StoredBlock) -> list[tuple[object, ...]] | None:
 
 
 def fast(block: StoredBlock) -> list[tuple[object, ...]] | None:
-    try:
-        return rows_of(arrow.decode_table("t", 0, [block], 0))
-    except MessageFormatError:
-        return None
+    """What each decoder makes of a block, which is the same."""
+    view = block._replace(payload=memoryview(bytes(block.payload)))
+    found: list[list[tuple[object, ...]] | None] = []
+    for native in DECODERS:
+        for stored_block in (block, view):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(native_columns, "NATIVE", native)
+                try:
+                    found.append(rows_of(arrow.decode_table("t", 0, [stored_block], 0)))
+                except MessageFormatError:
+                    found.append(None)
+    assert all(made == found[0] for made in found)
+    return found[0]
 
 
 @settings(max_examples=120, deadline=None)

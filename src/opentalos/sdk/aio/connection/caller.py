@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from opentalos.model.errors import (
     ClockSkewed,
@@ -28,9 +28,21 @@ from opentalos.sdk.core.trace_hooks import TRACEPARENT, request_traceparent
 from opentalos.sdk.errors import ClientClosed, ConnectFailed, NoReply
 from opentalos.wire._generated.message import MESSAGE_SERVICE
 
+if TYPE_CHECKING:
+    from opentalos.sdk.aio.connection.threaded_transport import ThreadedTransport
+
 CALLS_MAX: Final = 10_000  # in flight; further calls raise ExcessivePending
 CLOCK_CORRECTIONS_MAX: Final = 2  # per request: the clock may jump while it is corrected
 _ENDPOINTS_TRIED_MAX: Final = 4  # tried in a row before the backoff grows
+
+
+def _transport(config: ClientConfig) -> "Transport | ThreadedTransport":
+    if not config.threaded:
+        return Transport(config)
+    # http.client takes time to import.
+    from opentalos.sdk.aio.connection.threaded_transport import ThreadedTransport
+
+    return ThreadedTransport(config)
 
 
 class Caller:
@@ -47,7 +59,7 @@ class Caller:
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._config, self._draw = config, draw
-        self.transport = Transport(config)
+        self.transport = _transport(config)
         self.signer = Signer(config.key_id, config.secret, wall_s, config.acting_for)
         self._macs = ContentMacs()
         self._endpoints = Endpoints(config.endpoints)
@@ -193,7 +205,7 @@ class Caller:
 
 def _checked(url: str, operation: Operation, reply: Reply) -> Any:
     """The result of a reply. Raises: the error in it."""
-    result = result_of(url, operation.method, reply)
+    result = result_of(url, operation.method, reply, views=operation.views)
     if operation.check is not None:
         operation.check(result)
     return result

@@ -123,7 +123,8 @@ class Client:
         deadline_s: float | None = None,
     ) -> FetchReply:
         """Whole blocks, starting with the one that contains ``offset``; -1 is the start of the
-        log, -2 its end. Empty at the end of the log, after a short wait on the server.
+        log, -2 its end. Empty at the end of the log, after a short wait on the server. Payloads of
+        a threaded client are views of the reply, so one block keeps all of them alive.
 
         Args:    messages_max, bytes_max: of the reply; the first block is always returned.
         Raises:  PositionExpired: the offset is not retained.
@@ -134,6 +135,7 @@ class Client:
         operation = Operation(
             MESSAGE_SERVICE, MESSAGE_SERVICE.methods["getMessage"], request,
             topic=topic.resource, partition=partition,
+            views=self.config.threaded,
         )  # fmt: skip
         try:
             return messages.fetch_reply(await self._run(operation, deadline_s))

@@ -62,20 +62,21 @@ class Transport:
                 ) as reply:
                     return Reply(reply.status, reply.headers, await self._read(url, reply))
         except aiohttp.ClientConnectorCertificateError as error:
-            reason = _reason(error.certificate_error)
-            text = (
-                f"the certificate of {_server(url)} cannot be trusted: {reason}; check tls.ca_file"
-            )
+            reason = reason_of(error.certificate_error)
+            where = server_of(url)
+            text = f"the certificate of {where} cannot be trusted: {reason}; check tls.ca_file"
             raise ConfigError(text) from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise ConnectFailed(f"cannot connect to {_server(url)}: {_reason(error)}") from error
+            raise ConnectFailed(
+                f"cannot connect to {server_of(url)}: {reason_of(error)}"
+            ) from error
         except TimeoutError as error:
             if request.sent:
-                raise NoReply(f"no reply from {_server(url)} within {timeout_s:.3g} s") from error
-            text = f"no connection to {_server(url)} within {timeout_s:.3g} s"
+                raise NoReply(f"no reply from {server_of(url)} within {timeout_s:.3g} s") from error
+            text = f"no connection to {server_of(url)} within {timeout_s:.3g} s"
             raise ConnectFailed(text) from error
         except (aiohttp.ClientError, OSError) as error:
-            text = f"the connection to {_server(url)} was lost: {_reason(error)}"
+            text = f"the connection to {server_of(url)} was lost: {reason_of(error)}"
             raise (NoReply if request.sent else ConnectFailed)(text) from error
 
     async def _read(self, url: str, reply: "aiohttp.ClientResponse") -> bytes:
@@ -91,15 +92,15 @@ class Transport:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
         reply.close()
         raise NoReply(
-            f"the reply from {_server(url)} is larger than reply_bytes_max ({limit} bytes)"
+            f"the reply from {server_of(url)} is larger than reply_bytes_max ({limit} bytes)"
         )
 
     async def _open(self) -> "aiohttp.ClientSession":
         # Imports and certificates take half a second: load in a thread, off the user's loop.
         try:
-            context = await asyncio.to_thread(_load, self._config)
+            context = await asyncio.to_thread(load_context, self._config)
         except RuntimeError:  # no new threads at interpreter shutdown
-            context = _load(self._config)
+            context = load_context(self._config)
         if self._closed:
             raise ConnectFailed("the client is closed")
         if self._session is None:
@@ -161,7 +162,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_all)
 
 
-def _load(config: ClientConfig) -> ssl.SSLContext | None:
+def load_context(config: ClientConfig) -> ssl.SSLContext | None:
     """The slow part of opening a session: imports and TLS files. Raises: ConfigError."""
     importlib.import_module("aiohttp")
     return _ssl_context(config.tls or TlsSettings()) if config.secure else None
@@ -229,12 +230,12 @@ def _ssl_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def _server(url: str) -> str:
+def server_of(url: str) -> str:
     """Scheme, host and port of a URL."""
     return "/".join(url.split("/", 3)[:3])
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """The reason in the words of the operating system, not of the libraries in between."""
     cause = getattr(error, "os_error", error)
     if isinstance(cause, ssl.SSLError):
