@@ -125,13 +125,17 @@ def refused(history: History) -> list[Operation]:
     return [put for put in history.of("put") if not put.may_be_done]
 
 
-async def test_kills_and_lost_answers_lose_invent_and_repeat_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threaded", [False, True])
+async def test_kills_and_lost_answers_lose_invent_and_repeat_nothing(
+    tmp_path: Path, threaded: bool
+) -> None:
     server, source = ServerProcess(tmp_path).start(), random.Random(0)
     proxy = TcpProxy(server.port)
     url = f"http://{proxy.address}"
+    hurried = config_of(url, direct=False, deadline_s=HURRY_S, threaded=threaded)
     try:
         async with (
-            aio.Client(config_of(url, direct=False, deadline_s=HURRY_S)) as client,
+            aio.Client(hurried) as client,
             aio.Client(config_of(server.url)) as calm,
         ):
             load = Load(client, await aio.TalosAdmin(calm).topics.create(TOPIC, partitions=2))
