@@ -28,9 +28,8 @@ NUMBER_MAX: Final = 1 << 40  # of an option
 
 @lru_cache(maxsize=CLIENTS_MAX)
 def client_of(config: ClientConfig) -> Client:
-    """The client of this process for a configuration; an evicted one closes itself. What tasks
-    move are blocks of a megabyte, a few at a time, so each has a thread."""
-    return Client(replace(config, threaded=True))
+    """The client of this process for a configuration; an evicted one closes itself."""
+    return Client(config)
 
 
 def connection(options: Mapping[str, str]) -> ClientConfig:

@@ -54,7 +54,7 @@ class ClientConfig:
     connections_max: int = 64  # pooled, over all servers
     reply_bytes_max: int = 64 << 20  # of one reply; larger ones raise NoReply
     tls: TlsSettings | None = None  # for https endpoints; None: the defaults
-    threaded: bool = False  # a thread per request in flight: half the cost of bodies of megabytes
+    threaded: bool = False  # a thread per request in flight: half the cost of replies of megabytes
     acting_for: str = ""  # principal that an administrator acts for; empty: its own calls
 
     def __post_init__(self) -> None:

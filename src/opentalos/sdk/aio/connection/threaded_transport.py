@@ -1,9 +1,9 @@
 """HTTP/1.1 by blocking sockets, each request in flight in a thread of its own.
 
-A body goes from the socket into the memory that it stays in, and back: asyncio's transports and a
-parser copy it two or three times, and need the interpreter for each piece of 256 KiB. So a process
-that moves blocks of megabytes over few connections, such as a task of Spark, takes half as much
-processor time for them; for small requests threads cost more than they save.
+A reply goes from the socket into the memory that it stays in; asyncio's transports and a parser
+copy it twice, and need the interpreter for each piece of 256 KiB. So a process that reads replies
+of megabytes, such as a task of Spark, takes half as much processor time for them. For small replies
+threads cost more than they save: a put of 1 MiB takes 1.4 ms of processor time instead of 1.0 ms.
 Source: docs/internals/spark-source.md#compared-with-kafkas-connector.
 """
 
