@@ -11,6 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+# Types of offsets.
+_OFFSETS: Final = {
+    pa.string(): np.int32,
+    pa.binary(): np.int32,
+    pa.large_string(): np.int64,
+    pa.large_binary(): np.int64,
+}
 WINDOW_ROWS_MAX: Final = 50_000
 WINDOW_BYTES_MAX: Final = 16 << 20  # of values and keys; a single row may have more
 
@@ -28,6 +35,13 @@ def windows(
     waiting: list[Any] = []
     rows = bytes_count = 0
     for batch in batches:
+        size = _size(batch, sized)
+        if rows + batch.num_rows <= rows_max and bytes_count + size <= bytes_max:
+            if batch.num_rows:
+                waiting.append(batch)
+            rows += batch.num_rows
+            bytes_count += size
+            continue
         ends = np.concatenate([[0], np.cumsum(_sizes(batch, sized))])
         at = 0
         while at < batch.num_rows:
@@ -44,6 +58,19 @@ def windows(
             at = end
     if waiting:
         yield pa.Table.from_batches(waiting)
+
+
+def _size(batch: Any, sized: tuple[str, ...]) -> int:
+    """Bytes of all rows."""
+    total = 0
+    for name in sized:
+        column = batch.column(name)
+        if column.null_count or column.type not in _OFFSETS:  # bytes of a null do not count
+            return int(_sizes(batch, sized).sum())
+        if len(column):
+            ends = np.frombuffer(column.buffers()[1], _OFFSETS[column.type])
+            total += int(ends[column.offset + len(column)]) - int(ends[column.offset])
+    return total
 
 
 def _sizes(batch: Any, sized: tuple[str, ...]) -> NDArray[np.int64]:

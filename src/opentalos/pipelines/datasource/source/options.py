@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from opentalos.model.errors import ConfigError
@@ -97,7 +97,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise ConfigError("onDeleted = drop needs topicPattern: a topic that is named must exist")
     most, bytes_max, least, delay_s = _trigger(given)
     return ReadOptions(
-        config=connection(given),
+        # Replies have 10 MiB; a query starts sooner without the libraries of asyncio's transport.
+        config=replace(connection(given), threaded=True),
         topics=topics,
         pattern=pattern,
         start=start,

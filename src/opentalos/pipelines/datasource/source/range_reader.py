@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from opentalos.model.errors import CorruptLog, OffsetOutOfRange, TopicNotExist
@@ -44,8 +44,7 @@ class RangeReader:
         """
         thread = LoopThread.shared()
         ahead = _Ahead(self, ranges)
-        client = client_of(replace(self.config, threaded=True))  # replies of 10 MiB, one by one
-        task = thread.submit(ahead.run(client, thread))
+        task = thread.submit(ahead.run(client_of(self.config), thread))
         try:
             for span in ranges:
                 yield from _decoded(span, _blocks(thread, ahead))
