@@ -64,7 +64,7 @@ class AgentProcess:
 
     def post(self, body: bytes, *, path: str = "/v1/push", method: str = "POST") -> tuple[int, str]:
         """Status and text of one request on a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, body, {"Content-type": "application/json"})
             reply = connection.getresponse()

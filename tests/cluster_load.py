@@ -23,9 +23,9 @@ from opentalos.testing.simulation.history import History, Recorder
 
 PARTITIONS = 3
 PAUSE_S = 0.04  # between two puts of one writer: two cores carry servers, backends and clients
-START_TIMEOUT_S = 40.0
-STOP_TIMEOUT_S = 40.0
-PROGRESS_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 120.0
+PROGRESS_TIMEOUT_S = 120.0
 PINNED = {"galaxy.talos.client.is.auto.location": False}  # always asks the server of its URL
 ZOMBIE_TIMEOUT_S = 60.0
 UNKNOWN_CODE = 2

@@ -21,9 +21,9 @@ from tests.server_process import ROOT_KEY, TALOS, ServerProcess
 from opentalos.backends.ports import free_ports
 
 READY_TIMEOUT_S = 150.0  # a Java machine starts in each process, several at once
-STOP_TIMEOUT_S = 30.0
-SETTLE_TIMEOUT_S = 60.0
-REST_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 60.0
+SETTLE_TIMEOUT_S = 120.0
+REST_TIMEOUT_S = 30.0
 VERIFY_TIMEOUT_S = 120.0
 POLL_S = 0.1
 SESSION_S = 5.0  # shorter ones end by themselves when the machine is busy

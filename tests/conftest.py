@@ -1,5 +1,5 @@
-"""What every test may have: real backends, processor time in the report, and an orderly end of a
-process with a Java machine."""
+"""What every test may have: real backends, a time limit, processor time in the report, and an
+orderly end of a process with a Java machine."""
 
 import json
 import os
@@ -14,7 +14,12 @@ from tests.native_encoder import WHY_NO_COLUMNS, WHY_NO_ROWS
 
 from opentalos.backends.fleet import Fleet
 
+HERE = Path(__file__).parent
 STATUS = pytest.StashKey[int]()
+# Of a test with processes, servers or many seeds. It only ends one that hangs: on a machine that is
+# busy with other jobs, the start of a server alone has taken 20 s, the limit of a unit test.
+TIMEOUT_S = 120
+WITH_OTHER_LIMITS = ("unit", "spark")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,6 +27,14 @@ def processor_time(record_testsuite_property: Callable[[str, object], None]) -> 
     """The report says it, of this process and of those that it started and that have ended."""
     yield
     record_testsuite_property("processor_s", f"{sum(os.times()[:4]):.1f}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A longer time limit for tests that are no unit tests and name none."""
+    for item in items:
+        part = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else "unit"
+        if part not in WITH_OTHER_LIMITS and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

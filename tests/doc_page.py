@@ -56,7 +56,7 @@ def serving(folder: Path, command: str) -> Iterator[str]:
         yield line.removeprefix("ready http://")
     finally:
         server.terminate()
-        status = server.wait(20)
+        status = server.wait(60)
         server.stdout.close()
     assert status == 0
 

@@ -12,7 +12,7 @@ from opentalos.wire.kafka.apis import ApiKey, api_of, read_response, write_reque
 from opentalos.wire.kafka.codec import Cursor
 from opentalos.wire.kafka.spec import KafkaStruct
 
-ANSWER_S = 15.0
+ANSWER_S = 60.0
 
 
 class KafkaWire:

@@ -25,7 +25,7 @@ from thriftpy2.transport import TMemoryBuffer
 
 memory_buffer: Any = TMemoryBuffer  # thriftpy2 has types for its protocols only
 IDL = Path(__file__).resolve().parent.parent / "idl"
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 
 COMPACT = "application/x-thrift-compact"
 BINARY = "application/x-thrift-binary"

@@ -42,9 +42,9 @@ PARTITIONS = 3  # of each topic
 SHARDS = 4
 THREADS = 2  # of one load program
 MARK_INTERVAL_S = 0.5
-PROGRESS_TIMEOUT_S = 60.0
+PROGRESS_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 120.0
-STREAM_TIMEOUT_S = 90.0
+STREAM_TIMEOUT_S = 120.0
 
 
 def sds_environment() -> dict[str, str]:

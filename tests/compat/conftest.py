@@ -17,7 +17,7 @@ SDS_PYTHON = ROOT / ".sds-venv" / "bin" / "python"
 PROGRAMS = Path(__file__).parent / "sdk_programs"
 SDS_PROGRAMS = Path(__file__).parent / "sds_programs"
 NO_NETWORK = Path(__file__).parent / "no_network"
-PROGRAM_TIMEOUT_S = 60.0
+PROGRAM_TIMEOUT_S = 100.0
 
 
 def sdk_environment() -> dict[str, str]:

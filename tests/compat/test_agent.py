@@ -25,7 +25,6 @@ def agent(server: ServerProcess, tmp_path: Path) -> Iterator[AgentProcess]:
     running.stop()
 
 
-@pytest.mark.timeout(90)
 def test_pushes_of_the_official_producer_arrive(
     sdk: Sdk, server: ServerProcess, agent: AgentProcess
 ) -> None:

@@ -54,6 +54,7 @@ def still_serves(client: RawClient, strict_server: ServerProcess) -> Iterator[No
     assert "Traceback" not in strict_server.stderr()
 
 
+CUT_S = 20.0  # after 1 s, on a busy machine; by default a server waits for 30 s
 pytestmark = pytest.mark.usefixtures("still_serves")
 
 
@@ -63,7 +64,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def connect(server: ServerProcess) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    return socket.create_connection(("127.0.0.1", server.port), timeout=60)
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -162,7 +163,7 @@ def test_a_slow_sender_is_cut(strict_server: ServerProcess, sent: bytes) -> None
     with connect(strict_server) as connection:
         connection.sendall(sent)
         answer = read_all(connection)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < CUT_S
     assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
 
 

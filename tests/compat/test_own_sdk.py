@@ -20,8 +20,6 @@ from opentalos.sdk import (
     TalosProducer,
 )
 
-pytestmark = pytest.mark.timeout(120)
-
 QUICK = ConsumerSettings(
     renew_interval_s=0.4, check_workers_interval_s=0.4, lease_s=4.0, commit_interval_s=0.2
 )

@@ -6,8 +6,6 @@ import pytest
 from tests.compat.conftest import Sdk
 from tests.server_process import ROOT_KEY, Key, ServerProcess
 
-pytestmark = pytest.mark.timeout(90)
-
 CODECS = ["NONE", "SNAPPY", "GZIP", "ZSTD"]
 
 

@@ -11,8 +11,6 @@ from tests.server_process import ROOT_KEY, ServerProcess
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.sdk.rest_client import RestClient
 
-pytestmark = pytest.mark.timeout(60)
-
 CONFIG = """[quota]
 organisation_partitions = 2
 [quota_approval]

@@ -7,14 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import pytest
 from tests.compat.conftest import Sdk, sdk_environment
 from tests.raw_client import RawClient, idl
 
-pytestmark = pytest.mark.timeout(120)
-
 PARTITIONS = 4
-SETTLE_TIMEOUT_S = 30.0  # balance takes several rounds; the SDK breaks ties by chance
+SETTLE_TIMEOUT_S = 90.0  # balance takes several rounds; the SDK breaks ties by chance
 
 
 class Worker:
@@ -59,7 +56,7 @@ class Worker:
             assert self.process.wait(SETTLE_TIMEOUT_S) == 0
         finally:
             self.kill()
-            self.reader.join(5)
+            self.reader.join(30)
             self.process.stdout.close()
 
     def kill(self) -> None:
@@ -77,7 +74,7 @@ def ended(*workers: Worker) -> Iterator[None]:
             worker.kill()
             for stream in (worker.process.stdin, worker.process.stdout):
                 if stream is not None and not stream.closed:
-                    worker.reader.join(5)
+                    worker.reader.join(30)
                     stream.close()
 
 

@@ -12,8 +12,6 @@ from tests.server_process import ROOT_KEY, ServerProcess
 
 from opentalos.wire._generated.sds import ErrorCode, TableState
 
-pytestmark = pytest.mark.timeout(120)
-
 ROWS = 23
 ROWS_SLOW = 70  # more than a page, and than the rate lets through at once
 ENABLED, DISABLED = TableState.ENABLED, TableState.DISABLED

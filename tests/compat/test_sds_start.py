@@ -4,7 +4,6 @@ import asyncio
 import json
 from typing import Any
 
-import pytest
 from tests.compat.conftest import SDS_PROGRAMS, SDS_PYTHON, sdk_environment
 from tests.server_process import ROOT_KEY
 
@@ -55,7 +54,6 @@ async def _ask(server: HalfStarted) -> tuple[str, str]:
     return said.decode(), complaints.decode()
 
 
-@pytest.mark.timeout(60)
 async def test_the_client_repeats_what_a_starting_server_refuses() -> None:
     server = HalfStarted(calls=1)
     said, complaints = await _ask(server)
@@ -64,7 +62,6 @@ async def test_the_client_repeats_what_a_starting_server_refuses() -> None:
     assert server.asked == 2
 
 
-@pytest.mark.timeout(60)
 async def test_the_client_gives_up_after_one_repetition_and_says_500() -> None:
     server = HalfStarted(calls=9)
     said, complaints = await _ask(server)

@@ -224,7 +224,7 @@ def test_a_secret_in_the_header_is_refused_without_tls(server: ServerProcess) ->
         "X-Xiaomi-Timestamp": str(int(time.time())),
         "X-Xiaomi-Content-MD5": hashlib.md5(body).hexdigest(),
     }
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10.0)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60.0)
     connection.request("POST", PATHS["table"], body, headers)
     reply = connection.getresponse()
     assert reply.status == 401

@@ -48,8 +48,8 @@ from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
 from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
 from opentalos.testing.simulation.stores.faulty_rows import FaultyRowStore
 
-PATIENCE_S = 15.0  # the slowest backend's take-over, with room
-RECOVER_S = 10.0
+PATIENCE_S = 60.0  # the slowest backend's take-over, on a busy machine
+RECOVER_S = 60.0
 
 
 class Closable(Protocol):

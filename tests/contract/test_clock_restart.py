@@ -23,7 +23,7 @@ LIMITS = LogLimits(
     clock_disagree_max_s=5.0,
     clock_confirm_s=0.5,
 )
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class ShiftedClock(FakeClock):

@@ -38,8 +38,6 @@ from opentalos.server.backup.restore import restore_backup
 from opentalos.server.config import Config
 from opentalos.testing import EmbeddedServer
 
-pytestmark = pytest.mark.timeout(120)
-
 TOPIC = "orders"
 PARTITIONS = 3
 SMALL_SEGMENTS = "[log]\nsegment_bytes_max = 65536\nretention_interval_s = 0.2\n"

@@ -11,8 +11,6 @@ import pytest
 from tests.raw_client import RawClient, RawTopic, TalosError
 from tests.server_process import TALOS, ServerProcess
 
-pytestmark = pytest.mark.timeout(60)
-
 DISK_BYTES = 96 << 20
 RESERVE_BYTES = 24 << 20
 EXCESSIVE_PENDING = 27  # not done, may be sent again: what a producer should do here

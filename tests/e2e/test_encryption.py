@@ -14,8 +14,6 @@ from tests.server_process import TALOS, ServerProcess
 
 from opentalos.sdk import SimpleConsumer, SimpleProducer
 
-pytestmark = pytest.mark.timeout(120)
-
 TOPIC = "orders"
 SECRET = b"a secret that no disk may have"
 CITY = "a secret city"

@@ -9,8 +9,6 @@ import pytest
 from tests.raw_client import RawClient, RawTopic, TalosError
 from tests.server_process import TALOS, ServerProcess
 
-pytestmark = pytest.mark.timeout(120)
-
 VERIFY_TIMEOUT_S = 60.0
 CONFIG = '[log]\njournal = "on"\njournals = 1\n'
 LARGE = b"." * 70_000  # goes to the segment itself, which so proves what lies before

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import RunningBackends
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.backend, pytest.mark.timeout(120)]
 
 PROGRAM = Path(__file__).with_name("leaving_java.py")
 STATUS = 3

@@ -11,7 +11,7 @@ import pytest
 from tests.raw_client import RawClient, RawTopic, TalosError, connection_to, signed_headers
 from tests.server_process import ROOT_KEY, ServerProcess
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 SECRET_SHOWN = 12  # characters of a secret or signature that must not be in the log
 
 

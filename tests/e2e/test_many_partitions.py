@@ -13,14 +13,12 @@ from tests.server_process import ROOT_KEY, ServerProcess
 
 from opentalos.model.limits import PARTITIONS_MAX
 
-pytestmark = pytest.mark.timeout(120)
-
 CONFIG = f"[topic]\npartitions_max = {PARTITIONS_MAX}\n"
 PUT_TO = (0, 4_711, PARTITIONS_MAX - 1)
 BYTES_PER_PARTITION_MAX = 8_000  # of memory, once a call has asked for all of them
 METRICS_BYTES_MAX = 100_000
 INVALID_PARAMS = 16
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def memory_bytes(server: ServerProcess) -> int:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 CASES = Path(__file__).with_name("alerts_test.yml")
 PAGE = ROOT / "docs" / "operating" / "monitoring.md"
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")

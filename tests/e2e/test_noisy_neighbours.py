@@ -19,8 +19,6 @@ from opentalos.sdk.rest_client import RestClient
 ATTACK_S = 1.0
 RESIDENT_BYTES_MAX = 1_536 << 20  # idle 110 MiB; bodies, decoded blocks and replies have budgets
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:

@@ -13,7 +13,7 @@ from tests.raw_client import connection_to
 from tests.server_process import ServerProcess
 from tests.unit.adapters.oidc.issuer import AUDIENCE, Issuer
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class IssuerServer(ThreadingHTTPServer):

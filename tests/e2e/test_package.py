@@ -7,7 +7,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
 from scripts.check_package import TRIED
 
 from opentalos.testing import EmbeddedServer
@@ -21,8 +20,6 @@ BLOCK = """
 import sys
 sys.modules.update(dict.fromkeys({refused!r}))
 """
-
-pytestmark = pytest.mark.timeout(90)
 
 
 def plain(name: str) -> str:

@@ -33,7 +33,7 @@ from opentalos.model.settings.security import TlsSettings
 from opentalos.ports.peers import CallRequest
 
 COMMAND_TIMEOUT_S = 60.0
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 LOOK_S = 0.05
 PARTITIONS = 24  # so many that each of two servers has some
 REFUSED = (ssl.SSLError, ConnectionError, http.client.HTTPException)

@@ -9,7 +9,7 @@ from opentalos.adapters.zookeeper import open_zookeeper_meta_store
 from opentalos.broker.tables.shard.record import shard_path
 from opentalos.model.limits import ZookeeperLimits
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 PAUSE_S = 0.2
 
 

@@ -37,7 +37,7 @@ LONGER_THAN_SESSION_S = SESSION_S + 2.0
 # Half of the partitions move when a server comes back, each of which writes a file; see ADR 31.
 SETTLE_TIMEOUT_S = 120.0 + 0.3 * PARTITIONS
 TOUCH_TIMEOUT_S = 60.0 + 0.1 * PARTITIONS
-GONE_TIMEOUT_S = 60.0
+GONE_TIMEOUT_S = 120.0
 HANGS_S = 8.0
 AWAY_S = 1.0
 AWAY_SESSIONS_S = 20.0

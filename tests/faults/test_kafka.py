@@ -18,7 +18,7 @@ from opentalos.testing.simulation.history import History, Recorder
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(600)]
 
 KINDS = {"again": "put", "idempotent": "put-idempotent", "reader": "poll", "member": "group"}
-PROGRESS_S = 60.0
+PROGRESS_S = 120.0
 
 
 def settings_of(cluster: ClusterProcesses) -> dict[str, Any]:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.backend, pytest.mark.timeout(1_200)]
 
 ROUNDS_FULL = 3
 WORKERS = 2
-JOIN_TIMEOUT_S = 60.0
+JOIN_TIMEOUT_S = 120.0
 GROUP = "steady"
 # Both outlast a restart, also on a machine that is busy with other tests.
 LEASE_S = 90.0

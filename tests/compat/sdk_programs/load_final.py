@@ -12,7 +12,7 @@ from talos.client.TalosClientFactory import TalosClientFactory
 from talos.consumer.SimpleConsumer import SimpleConsumer
 from talos.thrift.message.ttypes import GetPartitionOffsetRequest
 
-TIMEOUT_S = 30.0  # a partition that moves just now answers a moment later
+TIMEOUT_S = 60.0  # a partition that moves just now answers a moment later
 PAUSE_S = 0.2
 
 

@@ -9,7 +9,7 @@ from talos.producer.TalosProducer import TalosProducer
 from talos.producer.UserMessageCallback import UserMessageCallback
 from talos.thrift.message.ttypes import Message
 
-CONFIRM_TIMEOUT_S = 15.0
+CONFIRM_TIMEOUT_S = 45.0
 
 
 class Confirmations(UserMessageCallback):  # type: ignore[misc]  # the SDK has no types

@@ -42,7 +42,7 @@ TYPES = {
 }
 KEYS = ("grp", "id")
 INDEX = "by_flag"
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 # Refused before anything was changed; every other error leaves the outcome open.
 NOT_DONE = {
     ErrorCode.SERVICE_UNAVAILABLE,

@@ -27,7 +27,7 @@ from opentalos.gateway.rest.routes import TABLE
 from opentalos.gateway.sds_http.handlers import HANDLERS as SDS_HANDLERS
 from opentalos.gateway.thrift_http.handlers import HANDLERS as TALOS_HANDLERS
 
-CASE_S = 60  # for 260 calls on a busy machine
+CASE_S = 180  # for 260 calls on a busy machine
 CONFIG = """
 [auth]
 anonymous = true

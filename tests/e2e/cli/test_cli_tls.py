@@ -8,8 +8,6 @@ from tests.e2e.cli.conftest import Commands
 from tests.server_process import ServerProcess
 from tests.tls_files import TlsFolder
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> TlsFolder:

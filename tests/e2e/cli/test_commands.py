@@ -16,8 +16,6 @@ from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.rest_client import RestClient
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def test_the_life_of_a_topic(talos: Commands) -> None:
     made = talos(

@@ -10,8 +10,6 @@ import pytest
 from tests.e2e.cli.conftest import RUN_S_MAX, Commands, interrupted
 from tests.server_process import TALOS
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def test_lines_are_consumed_in_order(talos: Commands) -> None:
     topic = talos.topic("lines")
@@ -236,6 +234,6 @@ def test_lines_are_stored_once_despite_a_server_crash(own: Commands) -> None:
     own.wait_for(topic, 1)
     own.server.kill()
     own.server.start()
-    _, err = writer.communicate(b"".join(lines[10_000:]), timeout=30)
+    _, err = writer.communicate(b"".join(lines[10_000:]), timeout=RUN_S_MAX)
     assert (writer.returncode, err) == (0, b"20000 messages stored\n")
     assert own("consume", topic).out.encode() == b"".join(lines)

@@ -4,15 +4,12 @@ import json
 import time
 from typing import Any
 
-import pytest
 from tests.e2e.cli.conftest import Commands
 
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.stream import TableFollower
 
 READY_S = 60.0  # until a stream has published everything
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def made(talos: Commands, name: str, *options: object) -> str:

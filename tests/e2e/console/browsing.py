@@ -12,7 +12,7 @@ PICTURES: Final = Path(__file__).resolve().parents[3] / ".cache" / "pictures" / 
 WIDE: Final = {"width": 1280, "height": 800}
 PHONE: Final = {"width": 390, "height": 844}
 SERIOUS: Final = ("serious", "critical")
-WAIT_MS: Final = 20_000  # for a page on a busy machine
+WAIT_MS: Final = 60_000  # for a page on a busy machine
 # axe runs as a script of the page, which the policy of the page would not allow.
 _AXE: Final = "async () => (await axe.run({resultTypes: ['violations']})).violations"
 

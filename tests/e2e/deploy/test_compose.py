@@ -24,8 +24,6 @@ FOLDER = ROOT / "deploy" / "compose"
 FILES = ("single.yml", "cluster.yml")
 COMMAND_S = 60.0
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def document(name: str) -> dict[str, Any]:
     """A file, with its merged mappings."""

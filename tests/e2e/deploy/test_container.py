@@ -23,8 +23,6 @@ DOCKERFILE = FOLDER / "Dockerfile"
 DATA, LISTEN, KAFKA = "/var/lib/opentalos", "0.0.0.0:9420", "0.0.0.0:9092"
 COMMAND_S = 60.0
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def dockerfile() -> str:
     """Its text, without comments, an instruction on each line."""

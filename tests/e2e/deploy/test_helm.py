@@ -70,8 +70,6 @@ VALUES: dict[str, Document] = {
     "everything": EVERYTHING,
 }
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module", params=VALUES)
 def documents(request: pytest.FixtureRequest) -> list[Document]:

@@ -28,8 +28,6 @@ PARTITIONS = 4
 MOVE_S = 60.0
 PUTS_BETWEEN = 20
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @contextmanager
 def running(folder: Path, values: Document, **files: dict[str, str]) -> Iterator[PodProcess]:

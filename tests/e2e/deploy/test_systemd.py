@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import click
-import pytest
 
 from opentalos.cli.main import talos
 from opentalos.server.config import load_config
@@ -17,8 +16,6 @@ UNIT = FOLDER / "opentalos.service"
 PROGRAM = "/opt/opentalos/bin/talos"
 COMMAND_S = 60.0
 EXPOSURE_MAX = 2.0  # of 10, as systemd-analyze security rates it
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def options(name: str) -> list[str]:

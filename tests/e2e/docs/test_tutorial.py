@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-import pytest
 from tests.doc_page import run_page, titles
 
 TUTORIAL = "tutorial.md"
 SCRIPT_S = 90.0
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def test_the_page_does_what_it_says(tmp_path: Path) -> None:

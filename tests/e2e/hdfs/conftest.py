@@ -19,7 +19,7 @@ from opentalos.model.limits import HdfsLimits, JvmLimits
 from opentalos.model.message import Durability
 
 BLOCK_BYTES = 16 << 20
-RECOVER_S = 15.0  # a take-over takes about a heartbeat of 1 s; the machine may be busy
+RECOVER_S = 45.0  # a take-over takes about a heartbeat of 1 s; the machine may be busy
 # A recovery that failed on a DataNode is tried again by the NameNode after 30 heartbeats only.
 RETRIED_S = 50.0
 WHOLE_S = 60.0

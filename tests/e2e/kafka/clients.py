@@ -15,7 +15,7 @@ from tests.server_process import Key, ServerProcess
 
 from opentalos.backends.jars import java, need_jars
 
-PATIENCE_S = 15
+PATIENCE_S = 60
 TOOL_S = 120.0
 
 

@@ -22,7 +22,7 @@ from opentalos.wire.message.kafka_format import encode_kafka_batch
 from opentalos.wire.message.message import Message
 
 PARTITIONS = 12
-MOVED_S = 15.0
+MOVED_S = 60.0
 
 
 def create(server: MemoryServer, partitions: int, *, fill: bool = False) -> RawTopic:

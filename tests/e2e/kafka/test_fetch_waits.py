@@ -18,7 +18,7 @@ from opentalos.wire.kafka.apis import ApiKey
 
 LONG_MS = 120_000  # more than the test takes
 WAITING = re.compile(r"^opentalos_gets_waiting (\d+)", re.MULTILINE)
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 async def until_waiting(server: ServerProcess, count: int) -> None:

@@ -113,7 +113,6 @@ def test_a_group_of_it_commits_and_continues(kcat: Kcat, kafka_server: ServerPro
     assert kcat(*read, "-c", "2", "kcat-group").split() == ["e", "f"]
 
 
-@pytest.mark.timeout(120)
 def test_each_of_many_processes_succeeds(kcat: Kcat, kafka_server: ServerProcess) -> None:
     topic(kafka_server, "kcat-many")
     for number in range(CALLS):

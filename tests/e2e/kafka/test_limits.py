@@ -22,8 +22,6 @@ from opentalos.sdk import SimpleConsumer, SimpleProducer
 from opentalos.wire.kafka.apis import ApiKey
 from opentalos.wire.kafka.errors import ErrorCode
 
-pytestmark = pytest.mark.timeout(120)
-
 RATE = 1_500_000  # bytes per second
 SLOW = f"[quota]\nuser_put_bytes_per_s = {2 * RATE}\nuser_get_bytes_per_s = {RATE}\n"
 VALUE_BYTES = 20_000

@@ -20,9 +20,9 @@ from opentalos.testing.simulation.history import History, Recorder
 pytestmark = pytest.mark.timeout(180)
 
 MOVES = 4
-MOVED_S = 20.0
+MOVED_S = 60.0
 KINDS = {"again": "put", "idempotent": "put-idempotent", "reader": "poll", "member": "group"}
-PROGRESS_S = 30.0
+PROGRESS_S = 60.0
 
 
 def create(server: MemoryServer) -> str:

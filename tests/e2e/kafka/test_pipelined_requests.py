@@ -11,7 +11,7 @@ from opentalos.wire.kafka.apis import SIZE, ApiKey, api_of, read_response, write
 from opentalos.wire.kafka.codec import Cursor
 
 REQUESTS = 500  # more than a connection has in work
-TIMEOUT_S = 15.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")

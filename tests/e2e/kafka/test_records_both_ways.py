@@ -16,7 +16,7 @@ from opentalos.sdk import ClientConfig, Message, Record, aio
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MANY = 3_000
 PARTITIONS = 3
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 async def made_topic(config: ClientConfig, name: str, partitions: int = PARTITIONS) -> None:

@@ -10,7 +10,7 @@ from opentalos.model.names import METRICS_TOPIC
 from opentalos.sdk import ClientConfig, SimpleConsumer
 from opentalos.wire.metrics.measurement import Measurement, decode_measurement
 
-WAIT_S = 30.0
+WAIT_S = 90.0
 
 
 def administrator(url: str) -> ClientConfig:

@@ -28,8 +28,6 @@ from opentalos.wire.metrics.sketch import percentile
 CONFIG = "[measuring]\nstep_s = 1.0\n"
 PUTS, MESSAGES = 40, 3
 
-pytestmark = pytest.mark.timeout(90)
-
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:

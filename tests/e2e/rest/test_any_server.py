@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from itertools import cycle, islice
 from typing import Any
 
-import pytest
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.e2e.rest.client import EventStream, Replied, rest
 
@@ -28,7 +27,6 @@ async def make_topic(servers: Sequence[MemoryServer]) -> None:
     await settled(list(servers), uuid, PARTITIONS)
 
 
-@pytest.mark.timeout(60)
 async def test_any_server_puts_and_reads_any_partition() -> None:
     async with memory_cluster() as servers:
         await make_topic(servers)
@@ -51,7 +49,6 @@ async def test_any_server_puts_and_reads_any_partition() -> None:
             assert sum(item["next"] for item in shown) >= PARTITIONS * len(servers)
 
 
-@pytest.mark.timeout(60)
 async def test_a_key_is_known_at_every_server() -> None:
     async with memory_cluster() as servers:
         await make_topic(servers)
@@ -70,7 +67,6 @@ async def test_a_key_is_known_at_every_server() -> None:
         assert sum(item["next"] for item in shown) == 2
 
 
-@pytest.mark.timeout(60)
 async def test_a_worker_and_a_stream_read_the_partitions_of_all_servers() -> None:
     async with memory_cluster() as servers:
         await make_topic(servers)

@@ -12,8 +12,8 @@ from tests.e2e.rest.client import EventStream, authorization, rest
 from tests.server_process import ServerProcess
 from tests.tls_files import TlsFolder
 
-STOP_S = 5.0
-CUT_S = 10.0  # for the server to cut a client that does not read
+STOP_S = 20.0  # shorter than a poll waits
+CUT_S = 60.0  # for the server to cut a client that does not read
 BUFFER_BYTES = 4 << 10
 MESSAGES = 40
 MESSAGE_BYTES = 100_000

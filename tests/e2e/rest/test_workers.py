@@ -3,7 +3,6 @@
 import threading
 from collections import Counter
 
-import pytest
 from tests.e2e.rest.client import rest
 from tests.server_process import ServerProcess
 
@@ -41,7 +40,6 @@ class Worker:
         return int(rest(self._server, "GET", "topics/t/groups/g").document["lag"])
 
 
-@pytest.mark.timeout(60)
 def test_two_workers_share_a_group_and_process_everything(server: ServerProcess) -> None:
     rest(server, "POST", "topics", {"name": "t", "partitions": PARTITIONS})
     first, second = Worker(server), Worker(server)

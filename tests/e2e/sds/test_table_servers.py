@@ -47,8 +47,7 @@ from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import AppRight, TableState, WhenFull
 from opentalos.sds.key_format import row_key, shard_of
 
-pytestmark = pytest.mark.timeout(90)
-WAIT_S = 30.0
+WAIT_S = 90.0
 
 
 async def write(server: MemoryServer, name: str, mutation: Mutation) -> Written:

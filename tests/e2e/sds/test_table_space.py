@@ -19,7 +19,7 @@ from opentalos.sds.key_format import key_of
 from opentalos.sds.record_size import record_bytes
 
 pytestmark = pytest.mark.timeout(150)
-WAIT_S = 40.0
+WAIT_S = 90.0
 QUOTA_BYTES = 30_000
 LARGE_BYTES = 6_000
 SMALL, LARGE = string("x" * 1_000), string("x" * LARGE_BYTES)

@@ -79,7 +79,6 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.timeout(90)
 def test_fixtures_come_with_the_package(tmp_path: Path) -> None:
     shutil.copy(EXAMPLE, tmp_path / "test_example.py")
     done = run_pytest(tmp_path, "test_example.py")
@@ -96,7 +95,6 @@ def test_nothing_of_the_server_is_loaded():
 """
 
 
-@pytest.mark.timeout(90)
 def test_tests_without_the_fixtures_load_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_plain.py").write_text(PLAIN)
     done = run_pytest(tmp_path, "test_plain.py")

@@ -33,7 +33,7 @@ from opentalos.ports.meta_store import MetaStore, Record
 
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(120)]
 HOLDER = Path(__file__).with_name("holder.py")
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 DROPS_TIMEOUT_S = 60.0
 
 

@@ -11,8 +11,6 @@ from tests.e2e.kafka.groups.kafka_clients import PATIENCE_S, held, read, until
 from tests.e2e.rest.client import rest
 from tests.server_process import ROOT_KEY, ServerProcess
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_guests_share_what_they_are_granted_and_nothing_else(tmp_path: Path, protocol: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 RECORDS = 40  # of each login
 FAILURES_SHOWN = 10
-WAIT_S = 30.0
+WAIT_S = 90.0
 GROUP = "volume"
 T = TypeVar("T")
 Pair = tuple[bytes | None, bytes | None]
