@@ -37,7 +37,7 @@ from opentalos.server.ports.tls import ServerTls
 KEY = b"c" * 32
 PLAIN = TlsSettings()
 NO_CONSOLE = ConsoleSettings()
-SETTLE_S = 15.0
+SETTLE_S = 60.0
 LOOK_S = 0.05
 AGREED_LOOKS = 4  # in a row: assignments follow a changed ring within some 20 ms
 CLUSTER = ClusterLimits(
@@ -55,6 +55,7 @@ class MemoryServer:
     trust: ssl.SSLContext | None = None  # of its clients, if the port has TLS
     sds: SdsLimits = field(default_factory=SdsLimits)
     console: ConsoleSettings = NO_CONSOLE
+    group: GroupLimits = field(default_factory=GroupLimits)
     http: HttpServer = field(init=False)
     broker: Broker = field(init=False)
     gateways: Gateways = field(init=False)
@@ -108,7 +109,7 @@ class MemoryServer:
                 incarnation=self.member.incarnation,
                 cluster=CLUSTER,
                 log=LogLimits(close_s=3.0),
-                group=GroupLimits(),
+                group=self.group,
                 sds=self.sds,
                 series_step_ms=1_000,  # as tests measure
             ),
@@ -148,12 +149,21 @@ async def memory_cluster(
     trust: ssl.SSLContext | None = None,
     sds: SdsLimits | None = None,
     console: ConsoleSettings = NO_CONSOLE,
+    group: GroupLimits | None = None,
 ) -> AsyncIterator[list[MemoryServer]]:
     """Servers that all take part."""
     storage = MemoryStorage()
     async with AsyncExitStack() as undo:
         servers = [
-            MemoryServer(f"s{number + 1}", storage, tls, trust, sds or SdsLimits(), console)
+            MemoryServer(
+                f"s{number + 1}",
+                storage,
+                tls,
+                trust,
+                sds or SdsLimits(),
+                console,
+                group or GroupLimits(),
+            )
             for number in range(count)
         ]
         for server in servers:

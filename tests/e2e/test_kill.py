@@ -25,7 +25,7 @@ TOPIC = "killed"
 PARTITIONS = 2
 WRITERS = 2  # per partition
 LOAD_S = (0.3, 1.0)  # between a restart and the next kill
-PROGRESS_TIMEOUT_S = 20.0
+PROGRESS_TIMEOUT_S = 60.0
 QUIET = 1_000  # partitions of one journal
 QUIET_KILLS = max(2, KILLS // 2)
 
@@ -57,7 +57,7 @@ class Load:
         return self.path.read_text().count('"event": "ok"') if self.path.exists() else 0
 
     def stop(self) -> None:
-        _, stderr = self.process.communicate(timeout=30)
+        _, stderr = self.process.communicate(timeout=60)
         assert self.process.returncode == 0, stderr
 
     def kill(self) -> None:
@@ -119,6 +119,7 @@ def test_kill_9_of_a_server_whose_partitions_share_a_journal_loses_nothing(tmp_p
     load = QuietLoad([server], tmp_path / "load", QUIET)
     try:
         load.start()
+        load.wait_progress()
         for _ in range(QUIET_KILLS):
             time.sleep(source.uniform(*LOAD_S))
             server.kill()

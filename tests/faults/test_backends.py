@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.cluster_load import longest_silence, traffic
+from tests.cluster_load import Traffic, longest_silence, traffic
 from tests.cluster_processes import SESSION_S, ClusterProcesses, wait_until
 from tests.conftest import RunningBackends
 from tests.faults.zookeeper_session import expire
@@ -25,12 +25,20 @@ AWAY_SESSIONS_S = 20.0
 # Of an HBase that pauses. Its session with ZooKeeper is 10 s, the last ping may be 3.3 s old: after
 # a longer pause it answers for a second, then it ends itself.
 PAUSE_HBASE_S = 5.0
-SILENCE_S = 2.0  # of a partition, on a machine that is shared; 1 s on one that is idle
 AWAY_S = 1.0
 PAUSE_S = 8.0
 DISK_MB = 4096
 LEFT_BYTES = 64 << 10
-FULL_TIMEOUT_S = 30.0
+FULL_TIMEOUT_S = 60.0
+
+
+def assert_not_silent(load: Traffic, away_s: float) -> None:
+    """No partition waited until the end of what was away for so long.
+
+    How short its longest silence was is printed; on a machine that is shared that says little.
+    """
+    longest_s = max(seconds for _, seconds in longest_silence(load.history()))
+    assert longest_s < 0.9 * away_s, "a partition waited for what was away"
 
 
 def quiet(_text: str) -> None:
@@ -50,16 +58,18 @@ def test_puts_go_on_while_zookeeper_is_away(
         if how == "killed":
             daemon.kill()
             time.sleep(away_s)
+            load.wait_progress()  # while it is away
             zookeeper.start_daemon("zookeeper")
         else:
             daemon.pause()
             time.sleep(away_s)
+            load.wait_progress()
             daemon.resume()
         zookeeper.wait_ready(quiet)
         load.wait_progress()
         cluster.wait_settled()
         assert cluster.openings(load.resource) == opened, "a partition was dropped"
-        assert max(seconds for _, seconds in longest_silence(load.history())) <= SILENCE_S
+        assert_not_silent(load, away_s)
 
 
 def test_zookeeper_silent_for_half_a_session_stops_no_put(
@@ -128,10 +138,10 @@ def test_puts_go_on_while_hbase_is_stopped(
         opened = cluster.openings(load.resource)
         hbase.pause()
         time.sleep(PAUSE_HBASE_S)
-        assert max(seconds for _, seconds in longest_silence(load.history())) <= SILENCE_S
         hbase.resume()
         backends.fleet.hbase.wait_ready(quiet)
         load.wait_commits()
+        assert_not_silent(load, PAUSE_HBASE_S)
         assert cluster.openings(load.resource) == opened
 
 
@@ -143,7 +153,7 @@ def test_the_region_server_of_hbase_restarts(
         for _ in range(ROUNDS_FULL if full else 1):
             hbase.daemon("hbase").kill()
             time.sleep(AWAY_FULL_S if full else AWAY_S)
-            assert max(seconds for _, seconds in longest_silence(load.history())) <= SILENCE_S
+            load.wait_progress()  # while it is away
             hbase.start_daemon("hbase")
             hbase.wait_ready(quiet)
             load.wait_commits()

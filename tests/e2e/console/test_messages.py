@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from urllib.request import Request, urlopen
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.console.browsing import Visitor
 from tests.e2e.console.conftest import Served
@@ -98,13 +98,18 @@ def test_hostile_messages_run_nothing(visit: Visit, hostile: str) -> None:
     window.picture("messages-hostile")
 
 
+def follows(page: Page) -> None:
+    """The first reply came, which says where the tail begins."""
+    expect(page.locator("[data-tail]")).to_have_attribute("data-came", "0")
+
+
 def test_the_tail_shows_hostile_messages_as_text(
     visit: Visit, hostile: str, served: Served
 ) -> None:
     window = visit("alice")
     page = window.go(f"{hostile}/tail")
     expect(page.locator("#tail-state")).to_contain_text("Waiting")
-    page.wait_for_timeout(1_500)  # for the first reply, which says where the tail begins
+    follows(page)
     messages: list[dict[str, object]] = [{"value": [text], "key": text} for text in HOSTILE]
     messages.append({"text": json.dumps({"card": "4111111111111111"})})
     messages.append({"text": "card 4111111111111111"})
@@ -122,7 +127,7 @@ def test_the_tail_keeps_up_with_a_fast_topic_and_its_table_is_bounded(
     served.rest("POST", "topics", {"name": "fast", "partitions": 2}, by="alice")
     window = visit("alice")
     page = window.go("topics/CL1%2Ffast/tail")
-    page.wait_for_timeout(1_500)
+    follows(page)
     with Client(served.client("alice")) as client, TalosProducer(client, "fast") as producer:
         for batch in range(FAST_BATCHES):
             for number in range(FAST):

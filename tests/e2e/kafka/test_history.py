@@ -6,11 +6,13 @@ import random
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
+from tests.cluster_processes import wait_until
 from tests.e2e.sdk.conftest import config_of
 from tests.kafka_client import GROUP, blocks_of
 from tests.server_process import ROOT_KEY, ServerProcess
@@ -118,6 +120,13 @@ def check_group(history: History, settings: dict[str, Any]) -> None:
         assert given >= set(range(place.offset))
 
 
+def all_began(folder: Path) -> bool:
+    """Every client has put or read a message."""
+    done = History.load(folder.glob("*.jsonl")).operations
+    names = {item.process for item in done if item.ok and item.result.get("blocks") != []}
+    return names >= {f"{name}-{partition}" for name in KINDS for partition in range(PARTITIONS)}
+
+
 def test_kills_lose_nothing_and_idempotent_producers_store_once(tmp_path: Path) -> None:
     config = f'[kafka]\nlisten = "127.0.0.1:{free_ports(1)[0]}"\n'
     server, source = ServerProcess(tmp_path / "server", config).start(), random.Random(0)
@@ -129,6 +138,7 @@ def test_kills_lose_nothing_and_idempotent_producers_store_once(tmp_path: Path) 
         for partition in range(PARTITIONS):
             for name, kind in KINDS.items():
                 clients.start(name, kind, partition)
+        wait_until(partial(all_began, tmp_path), "every client has done something", READ_S)
         for _ in range(KILLS):
             time.sleep(source.uniform(*LOAD_S))
             server.kill()

@@ -20,10 +20,9 @@ from tests.e2e.measuring.events import (
 from tests.e2e.rest.client import authorization, rest
 from tests.server_process import Key, ServerProcess
 
+from opentalos.adapters.spool.spool_format import decode_line
 from opentalos.wire.metrics.measurement import Measurement, decode_measurement
 from opentalos.wire.metrics.measures import Kind, Scope, names
-
-pytestmark = pytest.mark.timeout(90)
 
 POINT: dict[str, Any] = {
     "endpoint": "app",
@@ -63,8 +62,15 @@ def machine_rows(rows: list[Measurement]) -> list[Measurement]:
     return [row for row in rows if row.service == "machine"]
 
 
+def spooled(agent: AgentProcess) -> list[Measurement]:
+    """What waits on disk."""
+    files = [file.read_bytes() for file in sorted(agent.spool.glob("*.spool"))]
+    events = [decode_line(line) for data in files for line in data.splitlines(keepends=True)]
+    return [decode_measurement(event) for event in events if event is not None]
+
+
 def wait(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 90
     while not condition():
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
@@ -145,7 +151,7 @@ def test_nothing_is_lost_while_the_server_is_away(
     push(agent, 9)
     wait(lambda: any(file.stat().st_size for file in agent.spool.glob("*.spool")))
     push(agent, 10)
-    time.sleep(1.5)  # a further step goes to the spool
+    wait(lambda: jobs(spooled(agent)) >= 5)
     server.start()
     rows = upserted(wait_for_rows(config, lambda rows: jobs(upserted(rows)) >= 10))
     assert jobs(rows) == 10
@@ -167,9 +173,7 @@ def test_it_stops_and_kills_lose_no_more_than_a_step(
     agent.start()
     push(agent, 5)
     push(agent, 7)
-    size = sum(file.stat().st_size for file in agent.spool.glob("*.spool"))
-    wait(lambda: sum(file.stat().st_size for file in agent.spool.glob("*.spool")) > size)
-    time.sleep(1.5)  # the step is on disk
+    wait(lambda: jobs(spooled(agent)) >= 7)
     agent.kill()
     newest = max(agent.spool.glob("*.spool"))
     newest.write_bytes(newest.read_bytes() + b'0badc0de {"v":1,"torn')

@@ -3,7 +3,6 @@
 import asyncio
 from pathlib import Path
 
-import pytest
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.e2e.sdk.conftest import config_of, read_all
 from tests.tls_files import TlsFolder
@@ -55,7 +54,6 @@ async def test_without_direct_the_endpoint_forwards() -> None:
             assert forwarded(servers) > before
 
 
-@pytest.mark.timeout(60)
 async def test_partitions_that_move_are_followed() -> None:
     async with memory_cluster() as servers:
         async with aio.Client(config_of(url(servers[0]))) as client:
@@ -68,7 +66,6 @@ async def test_partitions_that_move_are_followed() -> None:
         await servers[2].start()
 
 
-@pytest.mark.timeout(60)
 async def test_a_client_outlives_its_endpoint() -> None:
     async with memory_cluster() as servers:
         async with aio.Client(config_of(url(servers[0]))) as client:

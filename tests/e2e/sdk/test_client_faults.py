@@ -88,10 +88,11 @@ async def test_while_nobody_listens_nothing_is_done(proxy: TcpProxy) -> None:
 
 
 async def test_silence_is_unknown_for_a_put_and_waited_out_by_a_read(proxy: TcpProxy) -> None:
-    async with client_of(proxy, request_timeout_s=0.3) as client:
+    async with client_of(proxy) as client:
         await aio.TalosAdmin(client).topics.create("silent", partitions=1)
+    async with client_of(proxy, request_timeout_s=0.3) as client:
+        await aio.SimpleProducer(client, "silent").put([b"x"])  # however long it takes
         producer = aio.SimpleProducer(client, "silent", idempotent=False)
-        await producer.put([b"x"])
         proxy.silence()
         with pytest.raises(OutcomeUnknown):
             await producer.put([b"y"])

@@ -33,15 +33,13 @@ from opentalos.sdk.aio.consumer.group_member import GroupMember
 from opentalos.sdk.core.consumer.settings import StartAt
 from opentalos.sdk.errors import TopicNotExist
 
-pytestmark = pytest.mark.timeout(60)
-
 LEASE_S = 4.0
 QUICK: dict[str, Any] = {
     "renew_interval_s": 0.5,
     "check_workers_interval_s": 1.0,
     "lease_s": LEASE_S,
 }
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -319,7 +317,6 @@ async def test_a_robbed_worker_cannot_commit(config: ClientConfig) -> None:
             assert await robber.checkpoints([0]) == {0: -1}
 
 
-@pytest.mark.timeout(90)
 async def test_a_group_outlives_any_server_of_a_cluster() -> None:
     async with memory_cluster() as servers:
         urls = [f"http://127.0.0.1:{server.port}" for server in servers]

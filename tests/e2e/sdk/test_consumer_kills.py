@@ -31,7 +31,7 @@ SETTINGS = {
 }  # fmt: skip
 PROGRAM = Path(__file__).parent / "programs" / "group_worker.py"
 CAUGHT_UP_S = 60.0
-LEAVING_S = 30.0
+LEAVING_S = 60.0
 
 
 class Worker:

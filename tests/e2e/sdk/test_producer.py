@@ -29,8 +29,6 @@ from opentalos.sdk.core.producer.partitioner import murmur2_partition_of
 from opentalos.sdk.core.values import Compression
 from opentalos.sdk.errors import ClientClosed, TalosError, TopicNotExist
 
-pytestmark = pytest.mark.timeout(40)
-
 
 class Callbacks:
     """What callbacks said."""
@@ -216,7 +214,7 @@ def test_close_with_a_deadline_reports_what_is_left(tmp_path: Path) -> None:
     for text in (b"on its way", b"waits", b"waits too"):
         producer.put(text, **callbacks.both)
     with pytest.raises(TimeoutError):
-        producer.flush(timeout_s=0.3)
+        producer.flush(timeout_s=1.0)
     assert producer.close(timeout_s=0.1) == Undelivered(not_stored=2, unknown=1)
     outcomes = [(sent.data, outcome) for sent, _, outcome in callbacks.failed]
     assert outcomes == [
@@ -238,7 +236,7 @@ def test_a_callback_that_raises_or_blocks_holds_up_no_message(sdk_config: Client
 
     def blocking(*_: Any) -> None:
         entered.set()
-        leave.wait(20)
+        leave.wait(60)
         for forbidden in (producer.flush, producer.close):
             try:
                 forbidden()
@@ -252,7 +250,7 @@ def test_a_callback_that_raises_or_blocks_holds_up_no_message(sdk_config: Client
     with TalosProducer(sdk_config, "rude", settings) as producer:
         producer.put(b"0", on_success=raising)
         producer.put(b"1", on_success=blocking)
-        assert entered.wait(10)
+        assert entered.wait(60)
         producer.put(b"2", **callbacks.both)
         with SimpleConsumer(sdk_config, "rude") as consumer:
             while len(stored := consumer.fetch(0, 0)) < 3:

@@ -11,7 +11,6 @@ from opentalos.sdk import ProducerSettings, aio
 PARTITIONS = 12  # so that every server has some
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("direct", [True, False])
 async def test_every_message_is_stored_once_while_partitions_move(direct: bool) -> None:
     settings = ProducerSettings(batch_messages_max=5, linger_s=0.01, idempotent=True)

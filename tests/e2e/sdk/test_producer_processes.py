@@ -21,8 +21,6 @@ from opentalos.sdk import (
     TalosProducer,
 )
 
-pytestmark = pytest.mark.timeout(60)
-
 # The official Python SDK has no LZ4.
 OFFICIAL = [Compression.NONE, Compression.SNAPPY, Compression.GZIP, Compression.ZSTD]
 
@@ -56,7 +54,7 @@ def test_a_producer_that_is_not_closed_sends_at_the_exit_and_warns(
 ) -> None:
     with TalosAdmin(sdk_config) as admin:
         admin.topics.create("unclosed", partitions=1)
-    out, err = leaving(sdk_config.endpoints[0], "unclosed", "10").communicate("\n", timeout=40)
+    out, err = leaving(sdk_config.endpoints[0], "unclosed", "10").communicate("\n", timeout=90)
     assert out == ""
     warning = "producer was not closed, sending its messages: topic=unclosed messages="
     assert sorted(line.split(" timeout_s")[0] for line in err.splitlines()) == [
@@ -74,7 +72,7 @@ def test_the_exit_waits_for_a_dead_server_within_its_bound_only(tmp_path: Path) 
         admin.topics.create("unclosed", partitions=1)
     program = leaving(server.url, "unclosed", "0.5")
     server.kill()
-    _, err = program.communicate("\n", timeout=40)
+    _, err = program.communicate("\n", timeout=90)
     assert "sending its messages: topic=unclosed messages=2 timeout_s=0.5" in err
     assert "messages lost: the producer was not closed: topic=unclosed" in err
 

@@ -16,8 +16,6 @@ from opentalos.sdk.tables import (
     TalosTable,
 )
 
-pytestmark = pytest.mark.timeout(120)
-
 PLAIN = TableSchema(
     primary=(KeyPart("id"),), attributes={"id": DataType.STRING, "n": DataType.INT64}
 )

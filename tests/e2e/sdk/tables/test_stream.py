@@ -44,10 +44,8 @@ from opentalos.sdk.tables import (
     TalosTable,
 )
 
-pytestmark = pytest.mark.timeout(120)
-
 PARTITIONS = 3
-READY_S = 30.0
+READY_S = 60.0
 VIEWS = pytest.mark.parametrize(
     "view", [StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE], ids=lambda view: view.name.lower()
 )

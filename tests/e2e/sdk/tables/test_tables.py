@@ -28,8 +28,6 @@ from opentalos.sdk.tables import (
     Where,
 )
 
-pytestmark = pytest.mark.timeout(60)
-
 TYPES = {
     "user": DataType.STRING,
     "id": DataType.INT64,
