@@ -208,7 +208,7 @@ def test_a_full_disk_is_one_error_line(talos: Commands, command: str) -> None:
 
 def test_a_server_crash_while_producing_reports_the_outcomes(own: Commands) -> None:
     topic = own.topic("t")
-    writer = own.start("produce", topic, "--timeout", 2)
+    writer = own.start("produce", topic, "--timeout", 6)
     assert writer.stdin is not None
     writer.stdin.write(b"1\n2\n")
     writer.stdin.flush()

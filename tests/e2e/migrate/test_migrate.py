@@ -93,7 +93,7 @@ def test_a_group_continues_at_the_target_at_the_same_message(pair: Pair) -> None
 def test_follow_copies_what_comes_meanwhile_and_ends_when_nothing_comes(pair: Pair) -> None:
     pair.create("live", 2)
     pair.fill("live", 3)
-    process = pair.start("--follow", "--settle", "4")
+    process = pair.start("--follow", "--settle", "8")
     with SimpleProducer(config_of(pair.source.url), "live", 1) as producer:
         for number in range(20):
             producer.put([b"late%d" % number])

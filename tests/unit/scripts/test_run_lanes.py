@@ -134,7 +134,7 @@ def test_a_free_slot_takes_a_job_of_the_next_lane(monkeypatch: pytest.MonkeyPatc
 
     def run(what: Job) -> Result:
         if what.name == "long":
-            assert done.wait(10), "the second lane waited for the first"
+            assert done.wait(18), "the second lane waited for the first"
         if what.name == "second":
             done.set()
         return Result(what, ok=True, passed=1)

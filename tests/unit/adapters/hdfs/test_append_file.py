@@ -230,8 +230,8 @@ async def test_a_commit_continues_without_a_datanode_that_hangs(
 
 
 async def test_the_time_of_a_commit_counts_from_its_start_on_a_thread() -> None:
-    """Two commits of 0.3 s on one thread: neither takes too long, although the second waits."""
-    rig = Rig(commit_timeout_s=0.5)
+    """Two commits of 1.2 s on one thread: neither takes too long, although the second waits."""
+    rig = Rig(commit_timeout_s=2.2)
     commits = IoThreads("one", threads=1, threads_max=1)
     rig.context = replace(rig.context, commits=commits)
     files = [rig.file() for _ in range(2)]
@@ -239,7 +239,7 @@ async def test_the_time_of_a_commit_counts_from_its_start_on_a_thread() -> None:
     rig.stream.gates = iter(gates)
     under_way = [asyncio.ensure_future(file.commit([b"a"])) for file in files]
     for gate in gates:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.2)
         gate.set()
     assert await asyncio.gather(*under_way) == [1, 1]
     await commits.close(deadline_s=5)
@@ -247,12 +247,12 @@ async def test_the_time_of_a_commit_counts_from_its_start_on_a_thread() -> None:
 
 
 async def test_a_commit_that_no_thread_begins_is_never_written() -> None:
-    rig = Rig(commit_timeout_s=0.1)
+    rig = Rig(commit_timeout_s=0.5)
     commits = IoThreads("one", threads=1, threads_max=1)
     rig.context = replace(rig.context, commits=commits)
     rig.stream.gate.clear()
     hanging = asyncio.ensure_future(rig.file().commit([b"a"]))
-    await asyncio.sleep(0.01)
+    await asyncio.to_thread(rig.stream.begun.wait, 10)
     with pytest.raises(OutcomeUnknown, match="no thread was free"):
         await rig.file().commit([b"b"])
     await asyncio.gather(hanging, return_exceptions=True)

@@ -260,7 +260,7 @@ async def test_a_recovery_that_waited_for_one_that_failed_writes_the_bytes_again
     real_lock, real_rewrite = disk._lock, disk._rewrite
 
     def lock(*args: Any) -> None:
-        waiting.wait(5)
+        waiting.wait(15)
         real_lock(*args)
 
     def rewrite(path: Path, data_fd: int) -> None:
@@ -276,7 +276,7 @@ async def test_a_recovery_that_waited_for_one_that_failed_writes_the_bytes_again
     monkeypatch.setattr(disk, "_lock", lock)
     monkeypatch.setattr(disk, "_rewrite", rewrite)
     monkeypatch.setattr(disk, "sync_data", sync)
-    recoveries = [store.recover("t/0/a.log", deadline_s=5.0) for _ in range(2)]
+    recoveries = [store.recover("t/0/a.log", deadline_s=15.0) for _ in range(2)]
     outcomes = await asyncio.gather(*recoveries, return_exceptions=True)
     assert sorted(map(str, outcomes))[0] == str(len(b"acknowledged"))
     assert isinstance(next(each for each in outcomes if not isinstance(each, int)), TalosError)

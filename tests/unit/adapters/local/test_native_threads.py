@@ -152,7 +152,7 @@ async def test_a_burst_of_completions_wakes_the_loop_once(tmp_path: Path) -> Non
         ]
         await asyncio.sleep(0)
         # The loop is busy elsewhere until all is written and no thread has a job.
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 15
         while time.monotonic() < deadline:
             written = os.fstat(fd).st_size == 200
             if written and not any(crew.busy_s(slot) for slot in crew._slots.values()):

@@ -25,6 +25,7 @@ class Store:
         self.broken = False
         self.value = b"value"
         self.running = self.running_max = 0
+        self.gate: asyncio.Event | None = None  # until then barriers take, instead of their time
 
     def session(self) -> Session:
         return Session(1e9, False, self.incarnation, True)
@@ -34,7 +35,7 @@ class Store:
         if any(isinstance(request, Transaction) for request in requests):
             self.running += 1
             self.running_max = max(self.running, self.running_max)
-            await asyncio.sleep(BARRIER_S)
+            await (asyncio.sleep(BARRIER_S) if self.gate is None else self.gate.wait())
             self.running -= 1
             if self.broken:
                 raise StoreUnavailable("no quorum")
@@ -87,15 +88,19 @@ async def test_a_read_that_comes_during_a_write_waits_for_the_next(
     store: Store, tree: ZookeeperTree
 ) -> None:
     """The one that runs may have begun before the change that the read must see."""
+    held = store.gate = asyncio.Event()
     first = asyncio.create_task(tree.latest("a"))
-    await asyncio.sleep(BARRIER_S / 2)
+    await asyncio.sleep(BARRIER_S)
     others = [asyncio.create_task(tree.latest("a")) for _ in range(3)]
-    await asyncio.sleep(0)
+    await asyncio.sleep(BARRIER_S)
     assert store.count(Transaction) == 1
+    following = store.gate = asyncio.Event()
+    held.set()
     await first
     assert not any(other.done() for other in others)
     others.pop().cancel()
     store.value = b"newer"
+    following.set()
     nodes = await asyncio.gather(*others)
     assert [node and node.content.value for node in nodes] == [b"newer"] * 2
     assert store.count(Transaction) == 2

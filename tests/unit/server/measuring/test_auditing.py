@@ -16,7 +16,7 @@ from opentalos.model.settings.security import AuditSettings
 from opentalos.server.config import Config, changed_keys, parse_config
 from opentalos.server.measuring.auditing import FOLDER, Auditing
 
-WAIT_S = 10.0
+WAIT_S = 18.0  # below the limit of a test
 
 
 async def actions(w: World, count: int) -> list[str]:
