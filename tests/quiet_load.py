@@ -26,7 +26,8 @@ WRITERS = 4
 UNKNOWN_CODE = 2
 PAUSE_S = 0.002  # between two puts of a writer
 PAUSE_AFTER_FAILURE_S = 0.02
-PROGRESS_TIMEOUT_S = 60.0
+PROGRESS_TIMEOUT_S = 120.0
+TOUCH_S = 0.1  # of a partition, and as long as progress may take; 3 ms on a quiet machine
 FINAL_TIMEOUT_S = 60.0  # of one call, repeated while the server has just started
 LARGE_SHARE = 0.01  # of the puts: these go to the segment itself
 LARGE_BYTES = 70_000
@@ -72,8 +73,10 @@ class QuietLoad:
         """The resource name of its topic."""
         return str(self._name.topicTalosResourceName)
 
-    def touch_all(self, timeout_s: float = PROGRESS_TIMEOUT_S) -> float:
+    def touch_all(self, timeout_s: float | None = None) -> float:
         """Every partition acknowledged something anew; returns the seconds that took."""
+        if timeout_s is None:
+            timeout_s = PROGRESS_TIMEOUT_S + TOUCH_S * self.partitions
         for number, due in enumerate(self._due):
             due.extend(range(number, self.partitions, len(self._due)))
         try:

@@ -19,7 +19,7 @@ from opentalos.testing.simulation.checks.checker import check
 from opentalos.testing.simulation.history import History
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "5"))
-pytestmark = pytest.mark.timeout(120 + 10 * KILLS)
+pytestmark = pytest.mark.timeout(400 + 10 * KILLS)
 
 TOPIC = "killed"
 PARTITIONS = 2

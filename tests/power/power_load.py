@@ -24,7 +24,7 @@ PARTITIONS = {SYNCED: 1, FLUSHED: 1}
 WRITERS = 2  # of each partition
 GROUP = "g"
 PAUSE_S = 0.004  # between two puts of a writer
-PROGRESS_TIMEOUT_S = 60.0
+PROGRESS_TIMEOUT_S = 120.0
 MAKER_PAUSE_S = 0.05
 UNKNOWN_CODE = 2
 

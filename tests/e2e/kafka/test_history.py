@@ -23,7 +23,7 @@ from opentalos.testing.simulation.checks.checker import check
 from opentalos.testing.simulation.history import History, Recorder
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "4"))
-pytestmark = pytest.mark.timeout(150 + 10 * KILLS)
+pytestmark = pytest.mark.timeout(400 + 10 * KILLS)
 
 ROOT = Path(__file__).parents[3]
 TOPIC = "history"

@@ -25,7 +25,7 @@ from opentalos.testing.simulation.checks.checker import check
 from opentalos.testing.simulation.history import Operation, Recorder
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "5"))
-pytestmark = pytest.mark.timeout(120 + 10 * KILLS)
+pytestmark = pytest.mark.timeout(240 + 10 * KILLS)
 
 TOPIC = "killed"
 PARTITIONS = 3
