@@ -28,7 +28,7 @@ PAUSE_S = 0.002  # between two puts of a writer
 PAUSE_AFTER_FAILURE_S = 0.02
 PROGRESS_TIMEOUT_S = 120.0
 TOUCH_S = 0.1  # of a partition, and as long as progress may take; 3 ms on a quiet machine
-FINAL_TIMEOUT_S = 60.0  # of one call, repeated while the server has just started
+FINAL_TIMEOUT_S = 150.0  # of one call, repeated while the server has just started
 LARGE_SHARE = 0.01  # of the puts: these go to the segment itself
 LARGE_BYTES = 70_000
 
