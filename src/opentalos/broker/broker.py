@@ -32,7 +32,8 @@ from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
 from opentalos.broker.figures.observing import Observing
 from opentalos.broker.groups.consumers import ConsumerService
 from opentalos.broker.groups.kafka.services import KafkaGroupServices
-from opentalos.broker.groups.lags import GroupLags
+from opentalos.broker.groups.lag.figures import LagFigures
+from opentalos.broker.groups.lag.sampled import GroupLags
 from opentalos.broker.groups.leases import LeaseService
 from opentalos.broker.groups.membership import MembershipService
 from opentalos.broker.groups.metrics import MetricService
@@ -167,14 +168,14 @@ class Broker:
         # Messages.
         self.messages = MessageService(context)
         self.plain_messages = PlainMessageService(context, self.messages)
-        self.hot_partitions = HotPartitions(context)
-        self.encryption = EncryptionService(context)
+        self.hot_partitions, self.encryption = HotPartitions(context), EncryptionService(context)
         # Consumer groups.
         self.consumers = ConsumerService(context, groups)
         self.topic_consumers = TopicsConsumerService(self.consumers)
         seats = self.group_membership = MembershipService(context, self.consumers, groups)
         self.metrics = MetricService(context, groups, reader)
-        self.group_lags = GroupLags(context, groups.directory)
+        lags = self.lag_figures = LagFigures(context, groups)
+        self.group_lags = GroupLags(context, groups.directory, lags.ends)
         self.group_resets = GroupResetService(self.messages, self.consumers, self.metrics)
         self.group_members = GroupMemberService(context, self.consumers, self.plain_messages, seats)
         self.kafka_groups = KafkaGroupServices(context, groups, self.consumers)
@@ -184,8 +185,8 @@ class Broker:
         self.partition_quotas = PartitionQuotaService(context, quotas, catalogs.projections)
         self.usage, self.audit = UsageService(context), AuditService(context)
         self.invoices = InvoiceService(context.config.invoices)
-        self.overview = OverviewService(context, reader, self.metrics)
-        self.observing = Observing(context, groups, cluster)
+        self.overview = OverviewService(context, self.metrics, lags)
+        self.observing = Observing(context, groups, cluster, lags.ends)
         # Structured tables.
         access = TableAccess(context, catalogs.tables, stores.rows)
         self.shards = TableShards(

@@ -171,13 +171,13 @@ def _topics(topics: Sequence[TopicOverview], more: int) -> list[str]:
 
 
 def _topic(found: TopicOverview) -> str:
-    topic, states, rate = found.description.topic, found.description.partitions, found.rate
+    topic, amounts, rate = found.topic, found.amounts, found.rate
     numbers = (
         f"{topic.partitions:,}",
-        f"{sum(state.messages for state in states):,}",
-        _size(sum(state.bytes_count for state in states)),
+        f"{amounts.messages:,}",
+        _size(amounts.bytes_count),
         f"{rate.messages_per_s:,.1f}" if rate else _NONE,
-        _size(rate.bytes_per_s) if rate else _NONE,
+        _size(rate.bytes_per_s) if rate and rate.bytes_per_s is not None else _NONE,
     )
     cells = "".join(f'<td class="n">{number}</td>' for number in numbers)
     names = f"<td>{escape(topic.name)}</td><td>{escape(topic.owner)}</td>"

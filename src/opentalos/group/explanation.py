@@ -83,13 +83,15 @@ class Delay(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
     """A group. ``workers``: with a live lease. ``lag_per_s``: how its lag changes; None: unknown.
-    ``fetches_s``: the time in which ``fetches`` were counted."""
+    ``fetches_s``: the time in which ``fetches`` were counted. ``unremarkable``: further partitions,
+    which were read to their end and did not change hands."""
 
     partitions: Sequence[PartitionView]
     workers: int
     delays: Sequence[Delay] = ()
     lag_per_s: float | None = None
     fetches_s: float = 0.0
+    unremarkable: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +133,9 @@ def explain(view: GroupView) -> Explanation:
     reasons += [*_not_reading(idle, view.fetches_s), *_not_committing(idle)]
     moving = [part for part in held if part.idle_s < IDLE_S]
     reasons += _moving(moving, view.lag_per_s)
-    if known and not lag:
-        reasons.append(_caught_up(len(known)))
+    well = len(known) + view.unremarkable
+    if well and not lag:
+        reasons.append(_caught_up(well))
     order = {code: number for number, code in enumerate(Code)}
     reasons.sort(key=lambda reason: order[reason.code])
     state = _state(view, lag, moving=bool(moving), reasons=reasons)
@@ -140,7 +143,8 @@ def explain(view: GroupView) -> Explanation:
 
 
 def _state(view: GroupView, lag: int, *, moving: bool, reasons: Sequence[Reason]) -> State:
-    if view.partitions and all(part.unreachable for part in view.partitions):
+    lost = view.partitions and all(part.unreachable for part in view.partitions)
+    if lost and not view.unremarkable:
         return State.UNKNOWN
     stuck = any(reason.level is Level.ERROR for reason in reasons)
     if moving:

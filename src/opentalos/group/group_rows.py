@@ -9,6 +9,7 @@ from opentalos.group.row_format import (
     GroupKey,
     GroupRow,
     PartitionRow,
+    checkpoint_of,
     group_range,
     group_row_key,
     parse_row_key,
@@ -59,13 +60,22 @@ class GroupRows:
 
     async def partitions(self, keys: Sequence[GroupKey], tenant: str) -> Mapping[int, PartitionRow]:
         """The partition rows of the first of the groups that is the tenant's, by partition."""
+        rows = await self._of_tenant(keys, tenant)
+        return {partition: PartitionRow.decode(row.cells) for partition, row in rows.items()}
+
+    async def checkpoints_of(self, keys: Sequence[GroupKey], tenant: str) -> Mapping[int, int]:
+        """Like ``partitions``, but only their checkpoints."""
+        rows = await self._of_tenant(keys, tenant)
+        return {partition: checkpoint_of(row.cells) for partition, row in rows.items()}
+
+    async def _of_tenant(self, keys: Sequence[GroupKey], tenant: str) -> Mapping[int, Row]:
         for key in keys:
             rows = await self.of_group(key)
             if not rows or parse_row_key(rows[0].key)[1] is not None:
                 continue  # a group's own row comes first
             if GroupRow.decode(rows[0].cells).tenant == tenant:
                 return {
-                    partition: PartitionRow.decode(row.cells)
+                    partition: row
                     for row in rows[1:]
                     if (partition := parse_row_key(row.key)[1]) is not None
                 }

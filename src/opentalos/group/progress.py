@@ -1,4 +1,4 @@
-"""GroupProgress: committed offsets of consumer groups, always read from the rows."""
+"""GroupProgress: committed offsets of consumer groups, read from the rows except for sums."""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from opentalos.group.directory import GroupDirectory, GroupUser
 from opentalos.group.group_rows import GroupRows
+from opentalos.group.lag import Offsets, checkpoints_of
 from opentalos.group.row_format import PartitionRow
 
 PIECE_PARTITIONS = 256  # converted without a pass of the loop, in less than 1 ms
@@ -52,6 +53,19 @@ class GroupProgress:
             address = worker.address if worker else row.address if holder else ""
             found[partition] = Progress(holder, address, row.checkpoint)
         return found
+
+    async def checkpoints(self, user: GroupUser, partitions: int) -> Offsets:
+        """Checkpoints of a group that this server coordinates, from its memory: nobody else writes
+        them. Of a group that was never used: none."""
+        group = await self._directory.find(user)
+        known = group.partitions if group is not None else {}
+        return checkpoints_of(
+            {partition: part.value.checkpoint for partition, part in known.items()}, partitions
+        )
+
+    async def stored_checkpoints(self, user: GroupUser, partitions: int) -> Offsets:
+        """Checkpoints of a group that any server coordinates."""
+        return checkpoints_of(await self._rows.checkpoints_of(user.keys(), user.tenant), partitions)
 
     async def of_rows(self, user: GroupUser) -> Mapping[int, Progress]:
         """A group that any server coordinates; a worker that died may still be shown."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opentalos.broker.admin.overview import Rate, TopicOverview
+from opentalos.broker.admin.overview import Amounts, Rate, TopicOverview
 from opentalos.broker.cluster.service import ClusterStatus, ServerState, ServerStatus
 from opentalos.broker.tables.api.values import StreamState, Table
 from opentalos.gateway.session.forms import HEADERS as _HEADERS
@@ -37,11 +37,8 @@ class Strict(HTMLParser):
 
 
 def topic(name: str, *, lags: dict[str, int] | None, rate: Rate | None = None) -> TopicOverview:
-    states = (SimpleNamespace(messages=1_500, bytes_count=2_048),) * 2
-    found: Any = SimpleNamespace(
-        topic=SimpleNamespace(name=name, owner=EVIL, partitions=2), partitions=states
-    )
-    return TopicOverview(found, rate, lags)
+    found: Any = SimpleNamespace(name=name, owner=EVIL, partitions=2)
+    return TopicOverview(found, Amounts(3_000, 4_096, 3_000, 4_096), rate, lags)
 
 
 def cluster(name: str) -> ClusterStatus:

@@ -8,6 +8,7 @@ from opentalos.broker.figures.health import HealthService
 from opentalos.broker.figures.scope import ScopeReader
 from opentalos.broker.figures.service import SeriesService
 from opentalos.broker.groups.explain import ExplainService
+from opentalos.broker.groups.lag.ends import TopicEnds
 from opentalos.group.coordinator import Coordinator
 
 
@@ -20,12 +21,13 @@ class Observing:
         context: BrokerContext,
         groups: Coordinator,
         cluster: Cluster | None,
+        ends: TopicEnds,
     ) -> None:
         self._cluster = cluster
         scopes = ScopeReader(context, groups.rows)
         self.series = SeriesService(context, scopes, self._addresses)
         self.health = HealthService(context, self._addresses)
-        self.explanations = ExplainService(context, groups, self.series)
+        self.explanations = ExplainService(context, groups, self.series, ends)
 
     def _addresses(self) -> Mapping[str, str]:
         """Of the servers of the cluster, by name."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from opentalos.broker.groups.lags import Lag
+from opentalos.broker.groups.lag.sampled import Lag
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.counters import Traffic
 from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT

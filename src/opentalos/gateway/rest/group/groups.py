@@ -1,11 +1,19 @@
 """REST of consumer groups: progress, lag and resets."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from opentalos.broker.groups.explain import PARTITIONS_SHOWN_MAX, Explanation, State
+from opentalos.broker.groups.lag.figures import (
+    LARGEST_MAX,
+    MEMBER_PARTITIONS_MAX,
+    MEMBERS_MAX,
+    GroupFigures,
+    LagSummary,
+    Order,
+    Window,
+)
 from opentalos.broker.groups.resets import ResetOffsets, ResetTarget, ResetTime, ResetTo
-from opentalos.broker.values import PartitionConsumeUnit
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.forms import GROUP, PARTITION
 from opentalos.gateway.rest.routing.route import Body, Route
@@ -15,6 +23,8 @@ from opentalos.gateway.rest.routing.schema import (
     fields,
     integer,
     items,
+    nullable,
+    number,
     one_of,
     table,
     text,
@@ -38,7 +48,33 @@ _PARTITION = fields(
     worker=text(about="Worker that holds the lease; empty: none."),
     address=text(about="Address of the worker."),
 )
-_GROUP = fields(group=text(), lag=LAG, partitions=items(_PARTITION))
+_SUMS = {
+    "lag": LAG,
+    "lag_s": nullable(
+        number(
+            "Seconds since the oldest message was stored that the group has not processed, of the "
+            f"{LARGEST_MAX} partitions with the greatest lag; null: it cannot be read now."
+        )
+    ),
+    "lag_max": integer(about="Of the partition with the greatest lag."),
+    "behind": integer(about="Partitions with lag."),
+}
+_MEMBER = fields(
+    worker=text(),
+    address=text(about="Address of the worker."),
+    partitions=items(integer(), maximum=MEMBER_PARTITIONS_MAX),
+    partitions_count=integer(about="All that it holds; some may not be listed."),
+    lag=LAG,
+)
+_GROUP = fields(
+    group=text(),
+    **_SUMS,
+    held=integer(about="Partitions with a live lease."),
+    members=items(_MEMBER, maximum=MEMBERS_MAX),
+    members_count=integer(about="All of them; some may not be listed."),
+    partitions_count=integer(about="All of them; `from` and `limit` list a part."),
+    partitions=items(_PARTITION),
+)
 _TO = either(
     one_of("start", "end"),
     fields(time_ms=integer(about="Unix milliseconds.")),
@@ -69,32 +105,33 @@ async def list_all_groups(call: Call) -> Answer:
     visible = call.broker.overview.visible_topics(call.caller)
     page = page_of(visible, call.query.get("after", ""), call.query.get("limit", TOPICS_MAX))
     lags = await call.broker.overview.lags(call.caller, page.topics)
+    ages = await call.broker.overview.ages(page.topics, lags)
     listed, unknown = [], []
-    for topic, groups in zip(page.topics, lags, strict=True):
+    for topic, groups, ages_s in zip(page.topics, lags, ages, strict=True):
         named = {"owner": topic.owner, "topic": topic.name}
         if groups is None:
             unknown.append(named)
             continue
-        listed += [named | {"group": group, "lag": groups[group]} for group in sorted(groups)]
+        listed += [named | shown for shown in _listed(groups, ages_s)]
     return Answer({"groups": listed, "unknown": unknown, "next": page.next})
 
 
 async def list_groups(call: Call) -> Answer:
     """Groups that the caller may see, with their lag."""
     topic = topic_of(call, Permission.DESCRIBE_TOPIC)
-    found = await call.broker.metrics.consume_units(call.caller, topic.resource)
-    listed = [
-        {"group": group, "lag": sum(unit.lag for unit in units)}
-        for group, units in sorted(found.items())
-    ]
-    return Answer({"groups": listed})
+    figures = call.broker.lag_figures
+    found = await figures.of_topic(call.caller, topic)
+    return Answer({"groups": _listed(found, await figures.ages(topic, found))})
 
 
 async def get_group(call: Call) -> Answer:
     """Progress of one group by partition."""
     topic, group = topic_of(call, Permission.DESCRIBE_TOPIC), call.places["group"]
-    units = await call.broker.metrics.consume_unit(call.caller, group, topic.resource)
-    return Answer(_group(group, units))
+    query = call.query
+    order = Order(query.get("order", Order.PARTITION))
+    window = Window(query.get("from", 0), query.get("limit", PARTITIONS_MAX), order)
+    found = await call.broker.lag_figures.of_group(call.caller, group, topic, window)
+    return Answer(_group(group, found))
 
 
 async def explain_group(call: Call) -> Answer:
@@ -166,7 +203,22 @@ def offsets_schema() -> Any:
     return table(integer(), _NUMBER, minimum=1, maximum=PARTITIONS_MAX)
 
 
-def _group(group: str, units: Sequence[PartitionConsumeUnit]) -> dict[str, Any]:
+def _listed(
+    groups: Mapping[str, LagSummary], ages_s: Mapping[str, float | None]
+) -> list[dict[str, Any]]:
+    return [{"group": group, **_sums(groups[group], ages_s.get(group))} for group in sorted(groups)]
+
+
+def _sums(summary: LagSummary, age_s: float | None) -> dict[str, Any]:
+    return {
+        "lag": summary.lag,
+        "lag_s": age_s,
+        "lag_max": summary.most,
+        "behind": summary.behind,
+    }
+
+
+def _group(group: str, found: GroupFigures) -> dict[str, Any]:
     partitions = [
         {
             "partition": unit.partition,
@@ -175,9 +227,27 @@ def _group(group: str, units: Sequence[PartitionConsumeUnit]) -> dict[str, Any]:
             "worker": unit.worker,
             "address": unit.address,
         }
-        for unit in units
+        for unit in found.shown
     ]
-    return {"group": group, "lag": sum(unit.lag for unit in units), "partitions": partitions}
+    members = [
+        {
+            "worker": member.worker,
+            "address": member.address,
+            "partitions": list(member.partitions),
+            "partitions_count": member.count,
+            "lag": member.lag,
+        }
+        for member in found.members
+    ]
+    return {
+        "group": group,
+        **_sums(found.summary, found.age_s),
+        "held": found.held,
+        "members": members,
+        "members_count": found.members_count,
+        "partitions_count": found.partitions,
+        "partitions": partitions,
+    }
 
 
 _TAG = "groups"
@@ -195,7 +265,7 @@ ROUTES = (
             ),
         },
         reply=fields(
-            groups=items(fields(**_NAMED, group=text(), lag=LAG)),
+            groups=items(fields(**_NAMED, group=text(), **_SUMS)),
             unknown=items(fields("A topic whose groups cannot be read now.", **_NAMED)),
             next=text(about="Send it as `after`, also after an empty page; empty: the end."),
         ),
@@ -204,11 +274,18 @@ ROUTES = (
     Route(
         method="GET", path=_PATH, handler=list_groups, tag=_TAG,
         summary="List the consumer groups of a topic with their lag.",
-        reply=fields(groups=items(fields(group=text(), lag=LAG))),
+        reply=fields(groups=items(fields(group=text(), **_SUMS))),
     ),
     Route(
         method="GET", path=_PATH + "/{group}", handler=get_group, tag=_TAG,
         summary="Show checkpoint, lag and worker of each partition.", reply=_GROUP, places=_GROUPS,
+        query={
+            "order": one_of(*(order.value for order in Order), about="By lag: the greatest first."),
+            "from": integer(0, PARTITIONS_MAX, about="So many are left out at the begin."),
+            "limit": integer(0, PARTITIONS_MAX, about="At most so many are listed; default all."),
+        },
+        notes="With more than 500 partitions, their ends may be 2 s old. The sums are always of "
+        "all partitions.",
     ),
     Route(
         method="GET", path=_PATH + "/{group}/explain", handler=explain_group, tag=_TAG,

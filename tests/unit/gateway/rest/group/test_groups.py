@@ -67,7 +67,9 @@ async def test_a_worker_reads_again_until_it_commits(call: Rest) -> None:
     assert [partition["lag"] for partition in shown["partitions"]] == [0, 2]
     assert {partition["worker"] for partition in shown["partitions"]} == {worker.rsplit("/", 1)[1]}
     listed = (await call("GET", "topics/t/groups", by="alice")).document
-    assert listed == {"groups": [{"group": "g", "lag": 2}]}
+    (group,) = listed["groups"]
+    assert (group["group"], group["lag"], group["lag_max"], group["behind"]) == ("g", 2, 2, 1)
+    assert group["lag_s"] >= 0
 
 
 @pytest.mark.usefixtures("topic")
@@ -286,6 +288,53 @@ async def test_topics_whose_groups_cannot_be_read_are_named(
     async def unavailable(*_: Any) -> None:
         raise StoreUnavailable("no rows now")
 
-    monkeypatch.setattr(call.world.broker.metrics, "consume_units", unavailable)
+    monkeypatch.setattr(call.world.broker.lag_figures, "of_topic", unavailable)
     page = (await call("GET", "groups", by="alice")).document
     assert page == {"groups": [], "unknown": [{"owner": "alice", "topic": "t"}], "next": ""}
+
+
+async def test_a_part_of_a_group_is_listed_in_the_order_that_is_asked_for(call: Rest) -> None:
+    await call.world.topic(alice(call), "wide", partitions=5)
+    for partition, count in ((1, 2), (3, 4)):
+        sent = {"messages": [{"text": "x"}] * count}
+        await call("POST", f"topics/wide/partitions/{partition}/messages", sent, by="alice")
+    path = "topics/wide/groups/g"
+    worker = (await call("POST", f"{path}/workers", by="alice")).document["worker"]
+
+    async def listed(query: str) -> list[int]:
+        found = (await call("GET", f"{path}?{query}", by="alice")).document
+        assert (found["lag"], found["lag_max"], found["behind"]) == (6, 4, 2)
+        assert (found["partitions_count"], found["held"]) == (5, 5)
+        return [entry["partition"] for entry in found["partitions"]]
+
+    assert await listed("") == [0, 1, 2, 3, 4]
+    assert await listed("limit=2&from=1") == [1, 2]
+    assert await listed("limit=0") == []
+    assert await listed("order=lag&limit=1") == [3]
+    assert await listed("order=lag&limit=3") == [3, 1, 0]
+    assert await listed("order=worker&from=4") == [4]
+    (member,) = (await call("GET", path, by="alice")).document["members"]
+    assert (member["worker"], member["partitions"]) == (worker, [0, 1, 2, 3, 4])
+    assert (member["partitions_count"], member["lag"]) == (5, 6)
+    assert (await call("GET", f"{path}?order=size", by="alice")).status == 400
+
+
+@pytest.mark.usefixtures("topic")
+async def test_the_age_of_a_lag_is_that_of_the_oldest_message_that_waits(call: Rest) -> None:
+    worker = await join(call)
+
+    async def age_s() -> float:
+        found = (await call("GET", GROUP, by="alice")).document
+        (listed,) = (await call("GET", "groups", by="alice")).document["groups"]
+        assert listed["lag_s"] == found["lag_s"]
+        return float(found["lag_s"])
+
+    before = await age_s()
+    call.world.clock.now_ms += 60_000
+    assert await age_s() == before + 60.0
+    sent = {"messages": [{"text": "late"}]}
+    await call("POST", "topics/t/partitions/0/messages", sent, by="alice")
+    await call("POST", f"{worker}/commits", {"offsets": {"0": 2, "1": 2}}, by="alice")
+    assert await age_s() < 60.0
+    await call("POST", f"{worker}/commits", {"offsets": {"0": 3}}, by="alice")
+    assert await age_s() == 0.0

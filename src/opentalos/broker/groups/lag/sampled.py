@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.peer_rpc.remote_logs import Question, RemoteLogs, Wanted
+from opentalos.broker.groups.lag.ends import TopicEnds
+from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.catalog.topics.topic import Topic
 from opentalos.group.directory import GroupDirectory, GroupOnTopic, checkpoints_of
-from opentalos.model.errors import TalosError
+from opentalos.model.message import OffsetRange
 
 PARTITIONS_MAX: Final = 10_000  # of one call; further topics are left out
 READ_S: Final = 3.0  # for all of them together
@@ -28,8 +29,8 @@ class Lag(NamedTuple):
 class GroupLags:
     """Lags of the groups that this server coordinates, as of the last ``read``."""
 
-    def __init__(self, context: BrokerContext, directory: GroupDirectory) -> None:
-        self._context, self._directory = context, directory
+    def __init__(self, context: BrokerContext, directory: GroupDirectory, ends: TopicEnds) -> None:
+        self._context, self._directory, self._ends = context, directory, ends
         self.by_group: Mapping[GroupOnTopic, int] = {}  # messages of all partitions together
         self.by_partition: Mapping[tuple[GroupOnTopic, int], int] = {}  # of each group
 
@@ -65,13 +66,15 @@ class GroupLags:
     ) -> Mapping[int, Mapping[GroupOnTopic, int]]:
         """Each group's lag by partition."""
         partitions = [number for number in checkpoints if number < topic.consumer_partitions]
-        logs = RemoteLogs(self._context)
-        facts = await logs.read(topic, partitions, Question(Wanted.AMOUNTS))
-        return {
-            partition: {
-                group: fact.offsets.lag(checkpoint)
-                for group, checkpoint in checkpoints[partition].items()
-            }
-            for partition, fact in zip(partitions, facts, strict=True)
-            if not isinstance(fact, TalosError)
-        }
+        ends = await self._ends.read(topic)
+        found: dict[int, Mapping[GroupOnTopic, int]] = {}
+        for number, partition in enumerate(partitions):
+            if number % SHORT_ITEMS == SHORT_ITEMS - 1:
+                await self._context.work.pause()
+            if partition not in ends.errors:
+                offsets = OffsetRange(ends.starts[partition], ends.nexts[partition])
+                found[partition] = {
+                    group: offsets.lag(checkpoint)
+                    for group, checkpoint in checkpoints[partition].items()
+                }
+        return found

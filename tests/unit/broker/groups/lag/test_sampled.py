@@ -7,8 +7,8 @@ from tests.unit.broker.several import several
 from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE
 
-from opentalos.broker.groups import lags as group_lags_module
-from opentalos.broker.groups.lags import Lag
+from opentalos.broker.groups.lag import sampled as group_lags_module
+from opentalos.broker.groups.lag.sampled import Lag
 from opentalos.broker.values import Commit, ConsumeUnit, Topic
 from opentalos.group.directory import GroupOnTopic
 
