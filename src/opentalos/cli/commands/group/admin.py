@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from opentalos.sdk.rest_client import RestClient
 
 _PARTITIONS_SHOWN = 20  # of one reason
+_SUMS = ("lag", "lag_s", "lag_max", "behind")
 _group_argument = click.argument("group_name", metavar="GROUP", shell_complete=groups)
 
 
@@ -43,6 +44,10 @@ def group() -> None:
 def list_groups(topic: str | None, output: Output, server: ServerOptions) -> None:
     """List the consumer groups of TOPIC with their lag; without TOPIC, of all topics.
 
+    lag_s is how many seconds the oldest message has waited that the group has not processed, of the
+    partitions with the greatest lag; lag_max is the lag of one of them; behind counts partitions
+    with lag.
+
     \b
     Example: talos group list orders
              talos group list --format json
@@ -50,9 +55,9 @@ def list_groups(topic: str | None, output: Output, server: ServerOptions) -> Non
     call = server.rest()
     if topic is not None:
         found = call("GET", rest_path("topics", topic, "groups"))["groups"]
-        output.table(("group", "lag"), found, empty="no groups")
+        output.table(("group", *_SUMS), found, empty="no groups")
     else:
-        output.table(("topic", "group", "lag"), _groups_of_all(call), empty="no groups")
+        output.table(("topic", "group", *_SUMS), _groups_of_all(call), empty="no groups")
 
 
 def _groups_of_all(call: "RestClient") -> list[dict[str, Any]]:
@@ -61,7 +66,8 @@ def _groups_of_all(call: "RestClient") -> list[dict[str, Any]]:
     query: dict[str, object] | None = None
     while query != {"after": ""}:
         page = call("GET", "groups", query=query)
-        rows += [{name: row[name] for name in ("topic", "group", "lag")} for row in page["groups"]]
+        names = ("topic", "group", *_SUMS)
+        rows += [{name: row[name] for name in names} for row in page["groups"]]
         for topic in page["unknown"]:
             named = f"{topic['owner']}/{topic['topic']}"
             click.echo(f"talos: the groups of {named} cannot be read now", err=True)
@@ -72,18 +78,54 @@ def _groups_of_all(call: "RestClient") -> list[dict[str, Any]]:
 @group.command()
 @topic_argument
 @_group_argument
+@click.option(
+    "--order",
+    type=click.Choice(("partition", "lag", "worker")),
+    default="partition",
+    help="Order of the partitions; by lag, the greatest first.",
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Show only N partitions.")
 @with_format
 @with_server
-def describe(topic: str, group_name: str, output: Output, server: ServerOptions) -> None:
+def describe(
+    topic: str,
+    group_name: str,
+    order: str,
+    limit: int | None,
+    output: Output,
+    server: ServerOptions,
+) -> None:
     """Show the checkpoint, lag and worker of GROUP for each partition of TOPIC.
 
+    \b
     Example: talos group describe orders billing
+             talos group describe orders billing --order lag --limit 20
     """
-    found = server.rest()("GET", rest_path("topics", topic, "groups", group_name))
+    query = {"order": order} | ({} if limit is None else {"limit": limit})
+    found = server.rest()("GET", rest_path("topics", topic, "groups", group_name), query=query)
     output.table(("partition", "checkpoint", "lag", "worker", "address"), found["partitions"])
 
 
 add_former_name(group, "show", describe)
+
+
+@group.command()
+@topic_argument
+@_group_argument
+@with_format
+@with_server
+def members(topic: str, group_name: str, output: Output, server: ServerOptions) -> None:
+    """Show the workers and Kafka members that hold partitions of TOPIC for GROUP.
+
+    Example: talos group members orders billing
+    """
+    path = rest_path("topics", topic, "groups", group_name)
+    found = server.rest()("GET", path, query={"limit": 0})
+    columns = ("worker", "address", "partitions_count", "lag")
+    output.table(columns, found["members"], empty="no member holds a partition")
+    more = found["members_count"] - len(found["members"])
+    if more:
+        click.echo(f"talos: {more:,} further members are not listed", err=True)
 
 
 @group.command()

@@ -1,7 +1,6 @@
 """The overview: is everything well, and what moves."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from opentalos.gateway.console.page import Page, View, Visit
@@ -11,8 +10,6 @@ TOP: Final = 12  # busiest topics, and groups with the largest lag
 SPARKS: Final = 100  # topics whose rate over time is read
 RECENT_S: Final = 900
 REFRESH_S: Final = 5
-QUICK_PARTITIONS: Final = 2_000  # of topics with groups; lags of more take the server long
-SLOW_REFRESH_S: Final = 60
 _STATES: Final = {"critical": "bad"}
 LAG_WARNS: Final = 10_000  # messages that a group may lag before the overview names it
 
@@ -59,14 +56,8 @@ async def show(visit: Visit) -> View:
         cli=("talos topic list", "talos cluster status")
         if visit.who.looks
         else ("talos topic list",),
-        refresh_s=refresh_of(topics, REFRESH_S),
+        refresh_s=REFRESH_S,
     )
-
-
-def refresh_of(topics: Sequence[Mapping[str, Any]], usual_s: int) -> int:
-    """How often a page with these topics of the status is refreshed."""
-    partitions = sum(topic["partitions"] for topic in topics if topic["lags"])
-    return usual_s if partitions <= QUICK_PARTITIONS else SLOW_REFRESH_S
 
 
 def _charts(span: str, *, looks: bool) -> list[tuple[str, str, str]]:

@@ -4,18 +4,16 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from opentalos.gateway.console.calls import Query
 from opentalos.gateway.console.page import EVERYBODY, READERS, Page, View, Visit, url
 from opentalos.gateway.console.pages import series
 from opentalos.gateway.console.pages.group import heat, resets
 from opentalos.gateway.console.pages.group.groups import STATES, explained
-from opentalos.gateway.console.paging import part
+from opentalos.gateway.console.paging import Part, part
 
 REFRESH_S: Final = 5
-QUICK_PARTITIONS: Final = 500  # of more of them the progress takes the server long
-_SLOW_REFRESH_S: Final = 60
 COLOURS: Final = 8  # of members; a ninth has that of the first again
 CELLS_MAX: Final = 1_000  # partitions in the picture of owners
-MEMBERS_MAX: Final = 200
 STEPS: Final = 60  # columns of the heat map
 _ORDERS: Final = ("partition", "lag", "worker")
 _LEVELS: Final = {"error": "bad", "warning": "warn", "info": "good"}
@@ -24,12 +22,13 @@ _KINDS: Final = (("kafka:", "Kafka member"), ("rest-", "REST worker"))
 
 
 class Member(NamedTuple):
-    """A worker or a Kafka member, with the partitions that it holds."""
+    """A worker or a Kafka member, with the first of the partitions that it holds."""
 
     name: str
     kind: str
     address: str
     partitions: Sequence[int]
+    held: int
     lag: int
     colour: int
 
@@ -40,18 +39,17 @@ async def show(visit: Visit) -> View:
     span = visit.query.choice("span", tuple(series.SPANS), "1h")
     span_s = series.SPANS[span]
     found, why, lags = await asyncio.gather(
-        visit.rest.get("topics", topic, "groups", group),
+        visit.rest.get("topics", topic, "groups", group, query={"limit": CELLS_MAX}),
         explained(visit, topic, group),
         series.read(
             visit, "lag", topic=topic, group=group, by="partition", span_s=span_s,
             limit=heat.ROWS_MAX, step_s=max(10, span_s // STEPS),
         ),
     )  # fmt: skip
-    partitions: list[dict[str, Any]] = found["partitions"]
-    members = members_of(partitions)
+    members = members_of(found["members"])
     colours = {member.name: member.colour for member in members}
     order = visit.query.choice("order", _ORDERS)
-    ordered = sorted(partitions, key=_key(order), reverse=order == "lag")
+    shown = await _part(visit, found, order)
     return View(
         template="group/group.html",
         title=group,
@@ -66,13 +64,14 @@ async def show(visit: Visit) -> View:
             "ends_in_s": _ends_in_s(why),
             "heat": heat.heat_of(lags, "partition", "messages behind"),
             "heat_rows_max": heat.ROWS_MAX,
-            "members": members[:MEMBERS_MAX],
-            "members_count": len(members),
+            "members": members,
+            "members_count": found["members_count"],
             "colours": colours,
-            "cells": partitions[:CELLS_MAX],
-            "held": sum(1 for entry in partitions if entry["worker"]),
-            "most": max((entry["lag"] for entry in partitions), default=0),
-            "part": part(visit.query, ordered),
+            "cells": found["partitions"],
+            "count": found["partitions_count"],
+            "held": found["held"],
+            "most": found["lag_max"],
+            "part": shown,
             "order": order,
             "charts": True,
             "span": span,
@@ -86,39 +85,42 @@ async def show(visit: Visit) -> View:
             ],
         },
         cli=(f"talos group describe {topic} {group}", f"talos group explain {topic} {group}"),
-        refresh_s=REFRESH_S if len(partitions) <= QUICK_PARTITIONS else _SLOW_REFRESH_S,
+        refresh_s=REFRESH_S,
         trail=(("Groups", url("groups")),),
     )
 
 
-def members_of(partitions: Sequence[Mapping[str, Any]]) -> Sequence[Member]:
-    """Members by name; those of partitions that nobody holds are none."""
-    held: dict[str, list[Mapping[str, Any]]] = {}
-    for entry in partitions:
-        if entry["worker"]:
-            held.setdefault(entry["worker"], []).append(entry)
+async def _part(visit: Visit, found: Mapping[str, Any], order: str) -> Part:
+    """The partitions of the table; those that were not read yet are read now."""
+    shown = part(visit.query, range(found["partitions_count"]))
+    start, count = max(0, shown.first - 1), len(shown.rows)
+    read: Sequence[Any] = found["partitions"]
+    if order != _ORDERS[0] or start + count > len(read):
+        query: Query = {"order": order, "from": start, "limit": count}
+        place = visit.places["topic"], "groups", visit.places["group"]
+        read, start = (await visit.rest.get("topics", *place, query=query))["partitions"], 0
+    return shown._replace(rows=read[start : start + count])
+
+
+def members_of(found: Sequence[Mapping[str, Any]]) -> Sequence[Member]:
+    """Members as REST lists them, by name."""
     return [
         Member(
-            name,
-            kind_of(name),
-            held[name][0]["address"],
-            [entry["partition"] for entry in held[name]],
-            sum(entry["lag"] for entry in held[name]),
+            entry["worker"],
+            kind_of(entry["worker"]),
+            entry["address"],
+            entry["partitions"],
+            entry["partitions_count"],
+            entry["lag"],
             place % COLOURS,
         )
-        for place, name in enumerate(sorted(held))
+        for place, entry in enumerate(found)
     ]
 
 
 def kind_of(worker: str) -> str:
     """What joined under a worker id."""
     return next((kind for start, kind in _KINDS if worker.startswith(start)), "Talos worker")
-
-
-def _key(order: str) -> Any:
-    if order == "worker":
-        return lambda entry: (entry["worker"], entry["partition"])
-    return lambda entry: entry[order]
 
 
 def _ends_in_s(why: Mapping[str, Any] | None) -> float | None:

@@ -14,7 +14,8 @@ ROWS_MAX: Final = 100
 PAGES_MAX: Final = 50  # of REST's list, each with the groups of 200 topics
 REFRESH_S: Final = 10
 _SLOW_REFRESH_S: Final = 60  # if the list has more than one page
-ORDERS: Final = ("lag", "group", "topic")
+ORDERS: Final = ("lag", "lag_s", "group", "topic")
+_DESCENDING: Final = ("lag", "lag_s")
 # What REST calls the state of a group: (text, kind of state).
 STATES: Final[Mapping[str, tuple[str, str]]] = {
     "caught_up": ("caught up", "good"),
@@ -49,8 +50,8 @@ async def show(visit: Visit) -> View:
     rows = listed.rows
     found = list(matching(rows, visit.query.text("filter"), "group", "topic", "owner"))
     order = visit.query.choice("order", ORDERS)
-    if order == "lag":
-        found.sort(key=lambda row: row["lag"], reverse=True)
+    if order in _DESCENDING:
+        found.sort(key=lambda row: row[order] or 0, reverse=True)
     else:
         found.sort(key=lambda row: (row[order], row["group"]))
     shown = part(visit.query, found, ROWS, ROWS_MAX)
@@ -73,6 +74,7 @@ async def show(visit: Visit) -> View:
             "totals": {
                 "groups": len(rows),
                 "lag": sum(row["lag"] for row in rows),
+                "oldest_s": max((row["lag_s"] or 0 for row in rows), default=0),
                 "behind": sum(1 for row in rows if row["lag"]),
             },
             "charts": True,

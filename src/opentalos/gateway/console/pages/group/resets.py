@@ -60,7 +60,7 @@ async def change(visit: Visit) -> View | Done:
 
 async def _view(visit: Visit, moved: Sequence[Moved] | None = None) -> View:
     topic, group = visit.places["topic"], visit.places["group"]
-    found = await visit.rest.get("topics", topic, "groups", group)
+    found = await visit.rest.get("topics", topic, "groups", group, query={"limit": 0})
     chosen = visit.form.get("to") or visit.query.choice("to", TO)
     target = {"start": "start", "end": "end", "offset": "OFFSET"}.get(chosen, "@TIME")
     return View(
@@ -71,7 +71,7 @@ async def _view(visit: Visit, moved: Sequence[Moved] | None = None) -> View:
             "topic": topic,
             "tab": "reset",
             "found": found,
-            "workers": len({entry["worker"] for entry in found["partitions"]} - {""}),
+            "workers": found["members_count"],
             "chosen": chosen,
             "tos": (
                 ("start", "the oldest message"), ("end", "only what comes from now on"),
@@ -143,9 +143,9 @@ async def _target(visit: Visit) -> Any:
     offset = visit.number("offset")
     if to != "offset" or offset is None:
         raise RestError(422, "give the offset of the message to continue with, 0 or more")
-    found = await visit.rest.get("topics", visit.places["topic"], "groups", visit.places["group"])
-    known = [entry["partition"] for entry in found["partitions"]]
-    chosen = partitions_of(visit.form.get("partitions", ""), known)
+    place = visit.places["topic"], "groups", visit.places["group"]
+    found = await visit.rest.get("topics", *place, query={"limit": 0})
+    chosen = partitions_of(visit.form.get("partitions", ""), range(found["partitions_count"]))
     return {"offsets": {str(partition): offset - 1 for partition in chosen}}
 
 

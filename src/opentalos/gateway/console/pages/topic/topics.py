@@ -1,43 +1,78 @@
 """The list of topics, and the form that creates one."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
+from opentalos.gateway.console.calls import Query
 from opentalos.gateway.console.page import EVERYBODY, READERS, Done, Page, View, Visit, url
 from opentalos.gateway.console.pages import series
-from opentalos.gateway.console.pages.overview import refresh_of
 from opentalos.gateway.console.paging import matching, part
 
 ORDERS: Final = ("name", "partitions", "messages", "bytes", "messages_per_s", "bytes_per_s")
 REFRESH_S: Final = 10
 _DAY_S: Final = 86_400
-_NAMED: Final = "name"
+SLOW_REFRESH_S: Final = 60
+QUICK: Final = 200  # topics: so many are one page of the status
+PAGES_MAX: Final = 50  # of the status
+_LISTED: Final = ("name", "partitions")  # orders that need no amounts
 
 
 async def show(visit: Visit) -> View:
-    """Topics that the caller may see; amounts and rates of those that REST measures."""
-    listed, status, rate = await asyncio.gather(
+    """Topics that the caller may see; amounts, rates and lags of those that are shown, or of all
+    if they decide the order."""
+    order = visit.query.choice("order", ORDERS)
+    by_amount = order not in _LISTED
+    listed, measured, rate = await asyncio.gather(
         visit.rest.get("topics", query={"scope": "visible"}),
-        visit.rest.maybe("status"),
+        _all_states(visit) if by_amount else _no_states(),
         series.read(visit, "messages_in", by="topic", limit=series.LIMIT_MAX, step_s=60),
     )
-    measured = {(row["owner"], row["name"]): row for row in (status["topics"] if status else [])}
-    found: list[dict[str, Any]] = [
-        topic | {"state": measured.get((topic["owner"], topic["name"]), {})}
-        for topic in matching(listed["topics"], visit.query.text("filter"), "name", "owner")
-    ]
-    order = visit.query.choice("order", ORDERS)
+    found = list(matching(listed["topics"], visit.query.text("filter"), "name", "owner"))
     if order == "partitions":
         found.sort(key=lambda topic: topic["partitions"], reverse=True)
-    elif order != _NAMED:
-        found.sort(key=lambda topic: topic["state"].get(order) or 0, reverse=True)
+    elif by_amount:
+        found.sort(key=lambda topic: measured.get(_path(topic), {}).get(order) or 0, reverse=True)
+    shown = part(visit.query, found)
+    if shown.rows and not by_amount:
+        measured = await _states(visit, {"topics": list(map(_path, shown.rows))})
+    rows = [topic | {"state": measured.get(_path(topic), {})} for topic in shown.rows]
     return View(
         template="topic/topics.html",
         title="Topics",
-        data={"part": part(visit.query, found), "order": order, "rate": rate},
+        data={"part": shown._replace(rows=rows), "order": order, "rate": rate},
         cli=("talos topic list",),
-        refresh_s=refresh_of(status["topics"] if status else (), REFRESH_S),
+        refresh_s=SLOW_REFRESH_S if by_amount and len(listed["topics"]) > QUICK else REFRESH_S,
     )
+
+
+def _path(topic: Mapping[str, Any]) -> str:
+    return f"{topic['owner']}/{topic['name']}"
+
+
+async def _states(visit: Visit, query: Query) -> Mapping[str, Any]:
+    """What the status says of topics, by OWNER/NAME; empty: it cannot be read, the page says so."""
+    found = await visit.rest.maybe("status", query=query)
+    return {_path(row): row for row in found["topics"]} if found is not None else {}
+
+
+async def _all_states(visit: Visit) -> Mapping[str, Any]:
+    """Of all topics, page by page."""
+    states: dict[str, Any] = {}
+    after = ""
+    for _ in range(PAGES_MAX):
+        found = await visit.rest.maybe("status", query={"after": after or None})
+        if found is None:
+            break
+        states |= {_path(row): row for row in found["topics"]}
+        after = found["next"]
+        if not after:
+            break
+    return states
+
+
+async def _no_states() -> Mapping[str, Any]:
+    return {}
 
 
 async def show_form(visit: Visit) -> View:

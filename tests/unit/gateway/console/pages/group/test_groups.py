@@ -157,15 +157,48 @@ async def test_a_hostile_name_is_shown_and_is_no_html(root: Browser, path: str) 
 
 def test_members_have_their_partitions_and_kinds() -> None:
     rows = [
-        {"partition": number, "lag": number, "worker": worker, "address": "h"}
-        for number, worker in enumerate(("kafka:b", "a", "", "a"))
+        {"worker": name, "address": "h", "partitions": [1], "partitions_count": 2, "lag": 4}
+        for name in ("a", "kafka:b")
     ]
     found = members_of(rows)
-    assert [(member.name, member.partitions, member.lag) for member in found] == [
-        ("a", [1, 3], 4), ("kafka:b", [0], 0),
+    assert [(member.name, member.partitions, member.held) for member in found] == [
+        ("a", [1], 2), ("kafka:b", [1], 2),
     ]  # fmt: skip
     assert [kind_of(member.name) for member in found] == ["Talos worker", "Kafka member"]
     assert kind_of("rest-00") == "REST worker"
+
+
+async def test_groups_are_ordered_by_how_long_their_oldest_message_waits(root: Browser) -> None:
+    for name in ("early", "late"):
+        await called(root, "POST", "topics", {"name": name, "partitions": 1})
+        path = f"topics/{name}/partitions/0/messages"
+        count = 1 if name == "early" else 3  # less lag, but older
+        await called(root, "POST", path, {"messages": [{"text": "x"}] * count})
+        await called(root, "POST", f"topics/{name}/groups/h/workers")
+        root.rest.world.clock.now_ms += 100_000
+    by_age = (await root.get("/console/groups?order=lag_s&filter=h")).text
+    by_lag = (await root.get("/console/groups?filter=h")).text
+    assert by_age.index("root%2Fearly/h") < by_age.index("root%2Flate/h")
+    assert by_lag.index("root%2Flate/h") < by_lag.index("root%2Fearly/h")
+    assert "3 min 20 s" in (await root.get("/console/groups/root%2Fearly/h")).words
+
+
+async def test_a_page_of_a_group_reads_the_partitions_that_it_shows(
+    root: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentalos.gateway.console.pages.group.detail.CELLS_MAX", 2)
+    await called(root, "POST", "topics", {"name": "wide", "partitions": 7})
+    sent = {"messages": [{"text": "x"}]}
+    await called(root, "POST", "topics/wide/partitions/5/messages", sent)
+    await called(root, "POST", "topics/wide/groups/g/workers")
+    path = "/console/groups/root%2Fwide/g"
+    first = await root.get(f"{path}?rows=3&order=lag")
+    assert "order=lag&from=0&limit=3" in first.words
+    assert first.text.index("?partition=5") < first.text.index("?partition=0")
+    last = await root.get(f"{path}?rows=3&page=3")
+    assert "order=partition&from=6&limit=1" in last.words
+    assert "?partition=6" in last.text
+    assert "The first 2 of 7 partitions" in last.words
 
 
 def test_partitions_are_numbers_and_ranges() -> None:
