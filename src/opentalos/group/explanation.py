@@ -84,7 +84,7 @@ class Delay(NamedTuple):
 class GroupView:
     """A group. ``workers``: with a live lease. ``lag_per_s``: how its lag changes; None: unknown.
     ``fetches_s``: the time in which ``fetches`` were counted. ``unremarkable``: further partitions,
-    which were read to their end and did not change hands."""
+    which were read to their end and do not change hands all the time."""
 
     partitions: Sequence[PartitionView]
     workers: int

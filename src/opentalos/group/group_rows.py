@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import NamedTuple
 
 from opentalos.group.row_format import (
+    GROUP_ROW_END,
     TABLE,
     GroupKey,
     GroupRow,
@@ -20,6 +21,7 @@ from opentalos.ports.row_store import Row, RowStore
 
 _LOG = logging.getLogger("opentalos.group")
 SCAN_ROWS_MAX = 1_000  # of one page
+FIRST_ROWS = 256  # of the first page where only groups are looked for
 TOPIC_PAGES_MAX = 20  # read to know which topics have groups
 CHECKPOINTS_MAX = 100_000  # of one answer over all topics
 
@@ -85,15 +87,20 @@ class GroupRows:
         """Groups of a topic by what is in their keys, sorted, without those that were deleted."""
         found: dict[str, GroupRow] = {}
         start, stop = topic_range(topic_uuid)
+        limit = FIRST_ROWS
         while True:
-            page = await self._rows.scan(TABLE, start, stop, limit=SCAN_ROWS_MAX)
+            page = await self._rows.scan(TABLE, start, stop, limit=limit)
+            known = len(found)
             for row in page:
-                key, partition = parse_row_key(row.key)
-                if partition is None:
-                    found[key.group] = GroupRow.decode(row.cells)
-            if len(page) < SCAN_ROWS_MAX:
+                if row.key.endswith(GROUP_ROW_END) or row is page[-1]:
+                    key, partition = parse_row_key(row.key)
+                    if partition is None:
+                        found[key.group] = GroupRow.decode(row.cells)
+            if len(page) < limit:
                 return {name: row for name, row in sorted(found.items()) if not row.deleting}
             start = group_range(key)[1]  # the last group's other rows are not needed
+            if len(found) > known + 1:  # groups of few partitions: many fit into a page
+                limit = SCAN_ROWS_MAX
 
     async def topics(self) -> frozenset[str] | None:
         """UUIDs of the topics that have rows; None: it would take more than ``TOPIC_PAGES_MAX``

@@ -17,6 +17,7 @@ from opentalos.model.errors import CorruptLog, NewerFormat
 TABLE = "groups"
 SEPARATOR = "/"  # in no tenant and no name
 NO_CHECKPOINT = -1
+GROUP_ROW_END = b"\0g"  # of the key of a group's own row; few others end so
 _VERSION = b"1"
 _PARTITION = struct.Struct(">I")
 

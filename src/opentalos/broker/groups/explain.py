@@ -12,6 +12,7 @@ from opentalos.catalog.topics.topic import Topic
 from opentalos.group.coordinator import Coordinator
 from opentalos.group.directory import GroupUser
 from opentalos.group.explanation import (
+    GRANTS_MAX,
     PARTITIONS_SHOWN_MAX,
     Delay,
     Explanation,
@@ -84,7 +85,7 @@ class ExplainService:
             grants = part.recent_grants(now_s) if part is not None else 0
             checkpoint = part.value.checkpoint if part is not None else NO_CHECKPOINT
             read = checkpoint == following - 1 or (checkpoint < 0 and start == following)
-            if read and not grants and number not in ends.errors:
+            if read and grants <= GRANTS_MAX and number not in ends.errors:
                 continue
             fact = ends.errors.get(number) or OffsetRange(start, following)
             found.append(_partition(state, number, fact, fetches, now_s))
