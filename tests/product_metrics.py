@@ -52,7 +52,7 @@ def _families() -> Iterator[Metric]:
     figures.group_lags = {GroupOnTopic("u1", "owner/group"): 1}
     figures.log_now.traffic_by_topic.return_value = {"u1": _Traffic}
     sources = MagicMock(spec_set=[*Sources.__dataclass_fields__])
-    for calls in (sources.thrift, sources.sds):
+    for calls in (sources.thrift, sources.sds, sources.rest):
         for name in ("put_s", "get_s", "read_s", "write_s"):
             getattr(calls, name).coarse.return_value = histogram
     sources.thrift.calls, sources.sds.calls = 1, {"put": 1}

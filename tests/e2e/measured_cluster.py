@@ -21,6 +21,7 @@ async def measuring(servers: Sequence[MemoryServer], folder: Path) -> AsyncItera
                 broker=server.broker,
                 thrift=server.gateways.thrift,
                 sds=server.gateways.sds,
+                rest=server.gateways.rest,
                 http=server.http,
                 kafka=server.kafka.port,
                 watch=LoopWatch(),

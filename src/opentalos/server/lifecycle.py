@@ -226,6 +226,7 @@ def _measured(
         broker=broker,
         thrift=gateways.thrift,
         sds=gateways.sds,
+        rest=gateways.rest,
         http=http,
         kafka=kafka.port,
         watch=watch,

@@ -43,6 +43,7 @@ class Metric(NamedTuple):
 _TRAFFIC: Final = (By.TOTAL, By.TOPIC, By.PARTITION, By.SERVER)
 _LATENCIES: Final = {
     "put": "put_ms", "fetch": "get_ms", "table_read": "", "table_write": "",
+    "rest_read": "", "rest_write": "",
 }  # fmt: skip
 PERCENTS: Final = {"p50": 50.0, "p99": 99.0, "p999": 99.9}
 

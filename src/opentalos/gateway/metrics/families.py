@@ -38,6 +38,7 @@ class ServerCollector:
         yield from _port(sources)
         yield from _calls(sources)
         yield from _sds_calls(sources)
+        yield from _rest_calls(sources)
         yield from _kafka(sources.kafka)
         yield from _messages(sources, figures)
         yield from _log(figures)
@@ -126,6 +127,13 @@ def _sds_calls(sources: Sources) -> Iterator[Metric]:
     yield _histogram("sds_read_duration_seconds", text, sds.read_s.coarse())
     text = "Latency of SDS put, increment, remove and batch from request to reply."
     yield _histogram("sds_write_duration_seconds", text, sds.write_s.coarse())
+
+
+def _rest_calls(sources: Sources) -> Iterator[Metric]:
+    text = "Latency of REST calls that read, from request to reply, without those that wait."
+    yield _histogram("rest_read_duration_seconds", text, sources.rest.read_s.coarse())
+    text = "Latency of REST calls that change something, from request to reply."
+    yield _histogram("rest_write_duration_seconds", text, sources.rest.write_s.coarse())
 
 
 def _kafka(port: KafkaPort) -> Iterator[Metric]:

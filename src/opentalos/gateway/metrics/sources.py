@@ -7,6 +7,7 @@ from opentalos.broker.broker import Broker
 from opentalos.gateway.http.server import HttpServer
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.gateway.peer.forwarding import Forwarding
+from opentalos.gateway.rest.gateway import RestGateway
 from opentalos.gateway.sds_http.gateway import SdsGateway
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 
@@ -36,6 +37,7 @@ class Sources:
     http: HttpServer
     thrift: ThriftGateway
     sds: SdsGateway
+    rest: RestGateway
     kafka: KafkaPort
     forwarding: Forwarding | None
     process: Callable[[], ProcessFigures]

@@ -44,6 +44,7 @@ from opentalos.model.errors import (
     Unavailable,
 )
 from opentalos.model.identity import GUEST, Principal
+from opentalos.wire.metrics.latency import Latency
 
 PREFIX = b"/rest/v1/"
 TASKS_MAX = 2_000  # concurrent REST calls including long polls, whole server
@@ -56,6 +57,7 @@ _PROBLEM = b"application/problem+json"
 _UNUSABLE = 422
 _NO_STORE = b"Cache-Control: no-store\r\n"  # replies may contain secrets
 _NO_CONTENT = 204
+_WAITS = b"wait_s"  # a parameter of calls that wait for messages, whose latency says nothing
 
 _log = logging.getLogger("opentalos.rest")
 
@@ -79,6 +81,7 @@ class RestGateway:
         self._calls = Slots("calls", TASKS_MAX, TASKS_KEPT)
         self._streams = Slots("streams", STREAMS_MAX, STREAMS_KEPT)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.read_s, self.write_s = Latency(), Latency()  # from request to reply
 
     def prefix_routes(self) -> list[tuple[bytes, Callable[[Exchange], None]]]:
         """Handlers by path prefix."""
@@ -113,6 +116,8 @@ class RestGateway:
         except TalosError as error:
             refuse(error)
             return
+        if not match.route.streams and _WAITS not in exchange.query:
+            exchange.timed = self.read_s if match.route.reads else self.write_s
         exchange.late = refuse
         exchange.extend(ANSWER_S)
         run = self._run(exchange, caller, slot, match, request_id)

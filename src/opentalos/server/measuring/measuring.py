@@ -23,6 +23,7 @@ from opentalos.broker.figures.current import LogFigures, topic_by_uuid
 from opentalos.gateway.http.server import HttpServer
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.gateway.metrics.sources import QUOTA_ERRORS
+from opentalos.gateway.rest.gateway import RestGateway
 from opentalos.gateway.sds_http.gateway import SdsGateway
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.model.errors import TalosError
@@ -50,6 +51,7 @@ class Measured:
     broker: Broker
     thrift: ThriftGateway
     sds: SdsGateway
+    rest: RestGateway
     http: HttpServer
     kafka: KafkaPort
     watch: LoopWatch
@@ -176,6 +178,8 @@ class Measuring:
             "fetch": measured.thrift.get_s,
             "table_read": measured.sds.read_s,
             "table_write": measured.sds.write_s,
+            "rest_read": measured.rest.read_s,
+            "rest_write": measured.rest.write_s,
         }
         lags = measured.broker.group_lags.by_partition
         await self._series.add(at_ms, self._rows.grown, failures, latencies, lags)

@@ -116,6 +116,7 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
         http=port.http,
         thrift=thrift,
         sds=sds,
+        rest=rest,
         kafka=port.kafka,
         forwarding=forwarding,
         process=port.figures,

@@ -276,3 +276,14 @@ async def test_a_reply_may_not_be_stored(call: Rest) -> None:
     sent = {b"authorization": b"Basic " + call.tokens["root"]}
     replied = await exchanged(call.gateway, "GET", "/rest/v1/principals", sent, b"")
     assert replied.headers["Cache-Control"] == "no-store"
+
+
+async def test_the_latency_of_calls_is_observed_without_those_that_wait(call: Rest) -> None:
+    timed = []
+    for method, path in (
+        (b"GET", b"topics"), (b"POST", b"topics"),
+        (b"GET", b"topics/t/partitions/0/messages?wait_s=1"),
+    ):  # fmt: skip
+        exchange, _ = begun(call, method, path, lambda *_: None)
+        timed.append(exchange.timed)
+    assert timed == [call.gateway.read_s, call.gateway.write_s, None]

@@ -64,7 +64,8 @@ def series(
 
     \b
     METRIC: messages_in, bytes_in, messages_out, bytes_out, fetches, lag, errors,
-    put_p50, put_p99, put_p999, and the same for fetch, table_read, table_write.
+    put_p50, put_p99, put_p999, and the same for fetch, table_read, table_write,
+    rest_read, rest_write.
 
     JSON and TSV have a row for each step, with null where a value is not known.
 

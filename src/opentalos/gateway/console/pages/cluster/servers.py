@@ -57,6 +57,8 @@ async def show(visit: Visit) -> View:
             "charted": [
                 ("Bytes in per second, by server", _source("bytes_in", span), "bytes"),
                 ("P99 of puts by server, ms", _source("put_p99", span), ""),
+                ("P99 of REST reads by server, ms", _source("rest_read_p99", span), ""),
+                ("P99 of REST changes by server, ms", _source("rest_write_p99", span), ""),
             ],
         },
         cli=("talos cluster status",),
