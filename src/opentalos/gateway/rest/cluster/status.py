@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from opentalos.broker.admin.overview import TOPICS_MAX, TopicOverview
 from opentalos.broker.values import Topic
 from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.forms import OWNED_TOPIC
 from opentalos.gateway.rest.routing.route import Route
 from opentalos.gateway.rest.routing.schema import (
     boolean,
@@ -18,8 +19,7 @@ from opentalos.gateway.rest.routing.schema import (
 )
 from opentalos.gateway.rest.topic.topic_page import AFTER, NEXT, TopicPage, page_of
 
-NAMED_MAX = 500  # topics that a query names
-NAME_CHARS_MAX = 400
+NAMED_MAX = 25  # topics that a query names: more could be too long for a request line
 _RATE = nullable(number("Since an earlier look; null at the first one, or if it is not known."))
 _TOPIC = fields(
     name=text(),
@@ -84,7 +84,7 @@ ROUTES = (
         summary="Show the topics that the caller may see, with their rates and lags.",
         query={
             "topics": items(
-                text(chars_max=NAME_CHARS_MAX, about="OWNER/NAME; one not visible is left out."),
+                text(OWNED_TOPIC, about="OWNER/NAME; one not visible is left out."),
                 minimum=1, maximum=NAMED_MAX,
             ),
             "after": AFTER,

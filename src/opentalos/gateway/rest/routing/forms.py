@@ -35,6 +35,10 @@ NEW_NAME = Form(
     "NAME or ORGANISATION/NAME, where the organisation starts with CL and each part is "
     f"{_NAME_RULE}",
 )
+OWNED_TOPIC = Form(
+    r"^[a-zA-Z0-9][a-zA-Z0-9._@#+:-]{0,127}/[a-zA-Z0-9_][a-zA-Z0-9._-]{0,119}$",
+    "OWNER/NAME as lists of topics have them",
+)
 _GROUP = r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,199}"
 _GROUP_RULE = "1 to 200 ASCII letters, digits, _, - and ., not starting with - or ."
 GROUP_NAME = Form(f"^{_GROUP}$", _GROUP_RULE)

@@ -1,13 +1,13 @@
 """The list of topics, and the form that creates one."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from opentalos.gateway.console.calls import Query
 from opentalos.gateway.console.page import EVERYBODY, READERS, Done, Page, View, Visit, url
 from opentalos.gateway.console.pages import series
-from opentalos.gateway.console.paging import matching, part
+from opentalos.gateway.console.paging import Part, matching, part
 
 ORDERS: Final = ("name", "partitions", "messages", "bytes", "messages_per_s", "bytes_per_s")
 REFRESH_S: Final = 10
@@ -15,6 +15,7 @@ _DAY_S: Final = 86_400
 SLOW_REFRESH_S: Final = 60
 QUICK: Final = 200  # topics: so many are one page of the status
 PAGES_MAX: Final = 50  # of the status
+NAMED_MAX: Final = 25  # topics that one call names
 _LISTED: Final = ("name", "partitions")  # orders that need no amounts
 
 
@@ -34,8 +35,10 @@ async def show(visit: Visit) -> View:
     elif by_amount:
         found.sort(key=lambda topic: measured.get(_path(topic), {}).get(order) or 0, reverse=True)
     shown = part(visit.query, found)
-    if shown.rows and not by_amount:
-        measured = await _states(visit, {"topics": list(map(_path, shown.rows))})
+    if order == ORDERS[0] and len(found) == len(listed["topics"]):
+        measured = await _following(visit, found, shown)
+    elif not by_amount:
+        measured = await _named(visit, list(map(_path, shown.rows)))
     rows = [topic | {"state": measured.get(_path(topic), {})} for topic in shown.rows]
     return View(
         template="topic/topics.html",
@@ -56,12 +59,28 @@ async def _states(visit: Visit, query: Query) -> Mapping[str, Any]:
     return {_path(row): row for row in found["topics"]} if found is not None else {}
 
 
-async def _all_states(visit: Visit) -> Mapping[str, Any]:
-    """Of all topics, page by page."""
+async def _named(visit: Visit, names: Sequence[str]) -> Mapping[str, Any]:
+    parts = [names[start : start + NAMED_MAX] for start in range(0, len(names), NAMED_MAX)]
+    found = await asyncio.gather(*(_states(visit, {"topics": part}) for part in parts))
+    return {path: row for states in found for path, row in states.items()}
+
+
+async def _following(
+    visit: Visit, listed: Sequence[Mapping[str, Any]], shown: Part
+) -> Mapping[str, Any]:
+    """Of the rows that are shown, which follow each other in the list of all."""
+    before = _path(listed[shown.first - 2]) if shown.first > 1 else ""
+    return await _all_states(visit, before, len(shown.rows))
+
+
+async def _all_states(visit: Visit, after: str = "", count: int = 1 << 30) -> Mapping[str, Any]:
+    """Of so many topics that follow one, page by page."""
     states: dict[str, Any] = {}
-    after = ""
     for _ in range(PAGES_MAX):
-        found = await visit.rest.maybe("status", query={"after": after or None})
+        limit = min(count - len(states), QUICK)
+        if limit <= 0:
+            break
+        found = await visit.rest.maybe("status", query={"after": after or None, "limit": limit})
         if found is None:
             break
         states |= {_path(row): row for row in found["topics"]}

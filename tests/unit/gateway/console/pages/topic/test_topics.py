@@ -27,7 +27,22 @@ def _short_status(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_last_topics_have_amounts(root: Browser) -> None:
     page = await root.get("/console/topics?rows=2&page=3")
     assert ">905<" in page.text
+    assert "status?after=root/d&limit=1" in page.words.replace("%2F", "/")
+
+
+async def test_topics_of_a_filter_have_amounts(root: Browser) -> None:
+    page = await root.get("/console/topics?filter=e")
+    assert (">905<" in page.text, ">904<" in page.text) == (True, False)
     assert "status?topics=root/e" in page.words.replace("%2F", "/")
+
+
+async def test_more_rows_than_one_call_names_or_one_page_has(
+    root: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentalos.gateway.console.pages.topic.topics.NAMED_MAX", 2)
+    for query in ("", "?order=partitions", "?order=bytes"):
+        page = await root.get(f"/console/topics{query}")
+        assert all(f">{900 + place}<" in page.text for place in range(1, 6)), query
 
 
 async def test_topics_are_ordered_by_the_amounts_of_all(root: Browser) -> None:
