@@ -75,13 +75,15 @@ class LagAges:
             for task in tasks:
                 task.cancel()
         for task in done:
-            error = task.exception()
-            if error is not None and not isinstance(error, TalosError):
-                raise error
+            task.result()  # an unexpected error is the caller's
 
     async def _read(self, topic: Topic, place: _Place) -> None:
-        async with self._room:
-            blocks = await self._blocks(topic, place)
+        """What cannot be read now stays unknown."""
+        try:
+            async with self._room:
+                blocks = await self._blocks(topic, place)
+        except TalosError:
+            return
         if not blocks:
             return
         if len(self._known) >= KNOWN_MAX:
