@@ -119,7 +119,9 @@ class SegmentReader:
             stop = start + size
             if marker != seed or not payload_at <= stop <= end:
                 break
-            if crc != _crc32c(seed, raw[start + CRC_BYTES : stop]):
+            # The payload is copied once, for its check and for the reader.
+            payload = raw[payload_at:stop]
+            if crc != _crc32c(_crc32c(seed, raw[start + CRC_BYTES : payload_at]), payload):
                 break
             next_offset = base + messages
             if next_offset > self._next_offset:
@@ -137,7 +139,7 @@ class SegmentReader:
                         header[8],
                         header[13],
                         header[12],
-                        raw[payload_at:stop],
+                        payload,
                         raw[start + BLOCK_HEADER_BYTES : payload_at],
                     )
                 )
