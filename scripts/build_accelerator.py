@@ -30,6 +30,7 @@ COMMITS = ROOT / "native" / "commits.c"
 ROWS = ROOT / "native" / "rows.c"
 COLUMNS = ROOT / "native" / "columns.c"
 RECORDS = ROOT / "native" / "records.c"
+READS = ROOT / "native" / "reads.c"
 FLAGS = ("-O2", "-std=c11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread")
 COMPILE_TIMEOUT_S = 120.0
 
@@ -70,6 +71,11 @@ def build_columns(folder: Path) -> list[Built]:
 def build_records(folder: Path) -> list[Built]:
     """The walk over Kafka's records. Raises: CannotBuild; Missing."""
     return [compile_source(RECORDS, folder, "opentalos/wire/message/_records.abi3.so")]
+
+
+def build_reads(folder: Path) -> list[Built]:
+    """The reads of the page cache. Raises: CannotBuild; Missing."""
+    return [compile_source(READS, folder, "opentalos/adapters/local/_reads.abi3.so")]
 
 
 def compile_source(source: Path, folder: Path, module: str) -> Built:
@@ -113,6 +119,7 @@ PARTS: tuple[Callable[[Path], list[Built]], ...] = (
     build_rows,
     build_columns,
     build_records,
+    build_reads,
 )
 
 

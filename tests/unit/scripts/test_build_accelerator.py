@@ -70,7 +70,8 @@ if TOOLS:  # also if the module is not built: it may be this source that cannot 
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("CFLAGS", "-Werror")
-        commits, rows, columns, records = build_parts(tmp_path)
+        commits, rows, columns, records, reads = build_parts(tmp_path)
+        assert reads.module == "opentalos/adapters/local/_reads.abi3.so"
         assert records.module == "opentalos/wire/message/_records.abi3.so"
         module = "opentalos/adapters/local/_native.abi3.so"
         assert commits == Built(tmp_path / "commits" / "_native.abi3.so", module, abi3=True)

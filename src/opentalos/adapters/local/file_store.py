@@ -17,8 +17,8 @@ from opentalos.adapters.local.descriptors import APPEND_DESCRIPTORS_MAX, Descrip
 from opentalos.adapters.local.directories import Directories
 from opentalos.adapters.local.disk import fence_length, recover_file
 from opentalos.adapters.local.faults import LocalFaults
-from opentalos.adapters.local.fence_watch import watch_of
-from opentalos.adapters.local.native_crew import AUTO, load_accelerator
+from opentalos.adapters.local.fence_watch import FenceWatch, watch_of
+from opentalos.adapters.local.native_crew import AUTO, OFF, load_accelerator
 from opentalos.adapters.store_path import FENCE_SUFFIX, check_file_path, check_file_prefix
 from opentalos.model.errors import (
     BadRequest,
@@ -38,6 +38,9 @@ T = TypeVar("T")
 COMMIT_THREADS = 4
 OTHER_THREADS = 2  # for reads, lists and directory changes, so that commits do not wait for them
 READERS_MAX = 128  # files kept open for reading, and reads at once; so at most twice as many open
+# What is in the page cache is read on the loop up to so much, a fraction of a millisecond.
+CACHED_READ_BYTES_MAX = 2 << 20
+NEVER = -1  # no count of a watch
 CLOSE_S = 2.0  # for calls under way when the store closes; a server has 5 s to end
 HANGING_THREADS_MAX = 32
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -55,12 +58,20 @@ class Descriptor:
 class Reader(Descriptor):
     """A file open for reading, shared by the reads under way."""
 
-    __slots__ = ("length", "users")
+    __slots__ = ("full", "length", "unfenced_at", "users")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, full: Path) -> None:
         super().__init__(fd)
+        self.full = full
         self.length: int | None = None  # as its fence fixed it
+        self.unfenced_at = NEVER  # count of the watch when it had no fence, nor one begun
         self.users = 0
+
+    def bounded(self, position: int, bytes_max: int) -> int:
+        """How much may be read there."""
+        if self.length is None:
+            return bytes_max
+        return min(bytes_max, max(0, self.length - position))
 
 
 class LocalFileStore:
@@ -100,6 +111,7 @@ class LocalFileStore:
         # threads for those, or 16 of them would keep the usual threads from every other partition.
         self._newest: WeakValueDictionary[str, LocalAppendFile] = WeakValueDictionary()
         self._readers: OrderedDict[str, Reader] = OrderedDict()
+        self._read_cached = _load_reads(accelerator)
         self._reading = asyncio.Semaphore(READERS_MAX)
         self._closed = False
 
@@ -141,21 +153,26 @@ class LocalFileStore:
 
     async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
         """Read committed bytes; see the port."""
-        full = self._full(path)
         if position < 0 or bytes_max < 0:
             raise BadRequest(f"{path}: cannot read {bytes_max} bytes at {position}")
         async with self._reading:
-            return await self._read(full, path, position, bytes_max)
+            return await self._read(path, position, bytes_max)
 
-    async def _read(self, full: Path, path: str, position: int, bytes_max: int) -> bytes:
+    async def _read(self, path: str, position: int, bytes_max: int) -> bytes:
         while True:
             reader = self._readers.get(path)
             if reader is None:
+                full = self._full(path)
                 reader = self._keep(path, await self._run(path, _open_reader, full, path))
             self._readers.move_to_end(path)
             reader.users += 1
             try:
-                content = await self._run(path, _read, reader, full, path, position, bytes_max)
+                content = self._read_now(reader, position, bytes_max)
+                if content is not None:
+                    await asyncio.sleep(0)  # a large read is many: others have their turn
+                    return content
+                work = (reader, path, self._watch, position, bytes_max)
+                content = await self._run(path, _read, *work)
                 if content is not None:
                     return content
                 if self._readers.get(path) is reader:  # deleted; of that name may be another
@@ -210,6 +227,22 @@ class LocalFileStore:
     def _full(self, path: str) -> Path:
         return self._root / check_file_path(path)
 
+    def _read_now(self, reader: Reader, position: int, bytes_max: int) -> bytes | None:
+        """What the page cache has, without a thread; None: a thread has to read or to look."""
+        watch = self._watch
+        if self._read_cached is None or self._closed or bytes_max > CACHED_READ_BYTES_MAX:
+            return None
+        # Only where no other process can fence, or the fence has fixed the length.
+        if reader.length is None and (watch is None or reader.unfenced_at != watch.fences):
+            return None
+        try:
+            if os.fstat(reader.fd).st_nlink == 0:
+                return None
+            count = reader.bounded(position, bytes_max)
+            return self._read_cached(reader.fd, count, position)
+        except (OSError, MemoryError):
+            return None
+
     # --- on I/O threads ---------------------------------------------------------------------
 
     def _create(self, full: Path, path: str) -> Descriptor:
@@ -249,17 +282,18 @@ def _open_reader(full: Path, path: str) -> Reader:
         fd = os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(path) from error
-    return Reader(fd)
+    return Reader(fd, full)
 
 
-def _read(reader: Reader, full: Path, path: str, position: int, bytes_max: int) -> bytes | None:
+def _read(
+    reader: Reader, path: str, watch: FenceWatch | None, position: int, bytes_max: int
+) -> bytes | None:
     """None: the file that was opened is deleted."""
     if os.fstat(reader.fd).st_nlink == 0:
         return None
     if reader.length is None:  # until a fence fixes it, the file may grow
-        reader.length = fence_length(full, path)
-    if reader.length is not None:
-        bytes_max = min(bytes_max, max(0, reader.length - position))
+        _look_for_fence(reader, path, watch)
+    bytes_max = reader.bounded(position, bytes_max)
     content = os.pread(reader.fd, bytes_max, position)
     while 0 < len(content) < bytes_max:
         more = os.pread(reader.fd, bytes_max - len(content), position + len(content))
@@ -267,6 +301,31 @@ def _read(reader: Reader, full: Path, path: str, position: int, bytes_max: int) 
             break
         content += more
     return content
+
+
+def _look_for_fence(reader: Reader, path: str, watch: FenceWatch | None) -> None:
+    """The count is read first: a fence made behind the look is counted behind it, too.
+
+    One that was begun may get its length at any time, which nothing counts, so it is looked at
+    again in each read.
+    """
+    fences = NEVER if watch is None else watch.fences
+    if watch is not None and reader.unfenced_at == fences:
+        return
+    reader.length = fence_length(reader.full, path)
+    if reader.length is None and not os.path.lexists(f"{reader.full}{FENCE_SUFFIX}"):
+        reader.unfenced_at = fences
+
+
+def _load_reads(wanted: str) -> Callable[[int, int, int], bytes | None] | None:
+    """The accelerator of reads; None: threads do them all."""
+    if wanted == OFF:
+        return None
+    try:
+        from opentalos.adapters.local._reads import read_cached
+    except ImportError:
+        return None
+    return read_cached
 
 
 def _list(root: Path, folder: str) -> list[str]:

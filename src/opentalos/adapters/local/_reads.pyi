@@ -1,0 +1,3 @@
+"""Reads of the page cache: native/reads.c, built by ``make accelerator`` or into a wheel."""
+
+def read_cached(fd: int, count: int, position: int, /) -> bytes | None: ...
