@@ -27,7 +27,7 @@ from opentalos.pipelines.billing.reconcile import Reconciliation, reconcile
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.tables import HOUR_MS
-from opentalos.pipelines.metering.usage_lake import UsageLake
+from opentalos.pipelines.metering.usage_chains import UsageChains
 from opentalos.pipelines.metering.usage_table import LAYOUT
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.sdk import TalosAdmin, TalosProducer
@@ -108,10 +108,11 @@ def metering(server: TalosServer, home: Path, lake: str) -> Iterator[PipelinePro
 
 def billed(table: LakeTable) -> dict[tuple[str, int], int]:
     """Records in the table by topic and partition; every row of a partition counts."""
-    with UsageLake(table) as usage:
+    with UsageChains(table, floors={}) as usage:
         return {
-            (chain.name, chain.partition): sum(row.records for row in chain.minutes)
-            for chain in usage.chains()
+            (chain.name, chain.partition): chain.records
+            for bucket in usage.buckets()
+            for chain in bucket.chains()
         }
 
 

@@ -21,10 +21,12 @@ COUNT = """
 import resource, sys
 from pathlib import Path
 from opentalos.pipelines.lake.opening import pipeline_table
-from opentalos.pipelines.metering.usage_lake import UsageLake
+from opentalos.pipelines.metering.usage_chains import Floor, UsageChains
 from opentalos.pipelines.metering.usage_table import LAYOUT
-with UsageLake(pipeline_table(Path(sys.argv[1]), "", LAYOUT)) as usage:
-    found = sum(len(chain.minutes) for chain in usage.chains())
+table, kept = pipeline_table(Path(sys.argv[1]), "", LAYOUT), Floor(0, 0)
+floors = {(f"{number:032x}", 0): kept for number in range(int(sys.argv[2]))}
+with UsageChains(table, floors=floors) as usage:
+    found = sum(chain.records for bucket in usage.buckets() for chain in bucket.chains())
 unit = 1 if sys.platform == "darwin" else 1024
 print(found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6)
 """
@@ -48,8 +50,8 @@ def make(home: Path, hours: int) -> None:
 
 
 def counted(home: Path) -> tuple[int, float]:
-    """Rows, and the most memory of the process that counted them, in MB."""
-    command = [sys.executable, "-c", COUNT, str(home)]
+    """Records, one of each row, and the most memory of the process that counted them, in MB."""
+    command = [sys.executable, "-c", COUNT, str(home), str(PARTITIONS)]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=JOB_S, check=True
     )

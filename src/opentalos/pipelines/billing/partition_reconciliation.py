@@ -1,4 +1,7 @@
-"""Compares the rows of one partition in the table "usage" with the partition's log.
+"""Compares what the table "usage" has of one partition with the partition's log.
+
+The sums, and the rows that something may be wrong with, come from ``UsageChains``; here it is
+decided what a fault is.
 
 Three things must hold. The minutes of a partition are contiguous from offset 0 (or from where
 metering began on an older log), so every record is in exactly one; they do not extend beyond the
@@ -6,10 +9,11 @@ log; and every minute that the log still has completely is equal in records, byt
 Records that the table does not have yet are pending, not a difference.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from opentalos.pipelines.metering.chain_bucket import Chain, Pair
 from opentalos.pipelines.metering.usage_lake import MinuteUse
 
 FAULTS_MAX: Final = 20  # texts kept per partition; all of them are counted
@@ -64,10 +68,10 @@ class PartitionResult:
             self.faults.append(text)
 
 
-def compare(log: LogUsage, rows: Sequence[MinuteUse]) -> PartitionResult:
-    """Compare a partition.
+def compare_chain(log: LogUsage, chain: Chain) -> PartitionResult:
+    """Compare a partition's chain and its end; ``compare_minutes`` does the rest.
 
-    Args: rows: of the table, by minute; read before the log, so they cannot be ahead of it.
+    Args: chain: read before the log, so it cannot be ahead of it.
     """
     found = PartitionResult(
         topic=log.topic,
@@ -77,7 +81,8 @@ def compare(log: LogUsage, rows: Sequence[MinuteUse]) -> PartitionResult:
         next_offset=log.next_offset,
         start_offset=log.start_offset,
     )
-    reached = max(_check_chain(found, rows, log.metered_since), log.metered_since)
+    _check_chain(found, chain, log.metered_since)
+    reached = _reached(log, chain)
     found.pending = max(0, log.next_offset - reached)
     found.unmetered = max(0, log.next_offset - max(reached, log.metered_offset))
     if reached > log.next_offset:
@@ -86,8 +91,33 @@ def compare(log: LogUsage, rows: Sequence[MinuteUse]) -> PartitionResult:
     if not found.pending and found.bytes > log.total_bytes:
         more = found.bytes - log.total_bytes
         found.fault(f"the table has {more} bytes more than the log ever had", count=more)
-    _check_minutes(found, log, rows, reached)
     return found
+
+
+def complete_minutes(log: LogUsage, chain: Chain) -> Sequence[MinuteUse]:
+    """The minutes of the log that the table must have; the end of the next one is pending."""
+    reached = _reached(log, chain)
+    for number, minute in enumerate(log.minutes):
+        if minute.next_offset > reached:
+            return log.minutes[:number]
+    return log.minutes
+
+
+def compare_minutes(found: PartitionResult, equal: int, pairs: Iterable[Pair]) -> None:
+    """Compare the complete minutes of the log with those of the table.
+
+    Args: found: of ``compare_chain``; equal: minutes that are equal; pairs: all others, in order.
+    """
+    chained = not found.difference_records
+    found.minutes_compared += equal
+    for minute, row in pairs:
+        if row is None:
+            records = minute.records if chained else 0  # otherwise the gap was counted already
+            found.fault(f"{_at(minute)} is missing", records=records, count=minute.bytes)
+        elif row.first_offset < minute.first_offset == found.start_offset:
+            _check_cut(found, row, minute)
+        else:
+            _note_deviation(found, row, minute, chained=chained)
 
 
 def compare_kept(found: PartitionResult, start: int) -> None:
@@ -99,54 +129,37 @@ def compare_kept(found: PartitionResult, start: int) -> None:
         found.fault(text, records=more)
 
 
-def compare_deleted(key: tuple[str, int], name: str, rows: Sequence[MinuteUse]) -> PartitionResult:
+def compare_deleted(chain: Chain) -> PartitionResult:
     """Check a partition of a deleted topic: only that its rows are contiguous."""
-    found = PartitionResult(topic=key[0], name=name, tenant="", partition=key[1], deleted=True)
-    found.next_offset = _check_chain(found, rows, 0)
+    found = PartitionResult(
+        topic=chain.topic, name=chain.name, tenant="", partition=chain.partition, deleted=True
+    )
+    found.next_offset = chain.next_offset
+    _check_chain(found, chain, 0)
     return found
 
 
-def _check_chain(found: PartitionResult, rows: Sequence[MinuteUse], since: int) -> int:
-    """Sum up the rows, note overlaps and gaps from ``since`` on; returns the next offset."""
-    reached = 0
-    for row in rows:
-        found.records += row.records
-        found.bytes += row.bytes
-        wanted, first = max(reached, since), row.first_offset
+def _reached(log: LogUsage, chain: Chain) -> int:
+    """The offset that the next record of the table will have."""
+    return max(chain.next_offset, log.metered_since)
+
+
+def _check_chain(found: PartitionResult, chain: Chain, since: int) -> None:
+    """Take its sums, note overlaps and gaps from ``since`` on."""
+    found.records, found.bytes = chain.records, chain.bytes
+    for row in chain.breaks:
+        wanted, first = max(row.reached, since), row.first_offset
         if first > wanted:
             found.fault(f"offsets {wanted} to {first - 1} are in no minute", records=first - wanted)
-        elif first < reached:
+        elif first < row.reached:
             found.fault(
-                f"offsets {first} to {reached - 1} are in two minutes", records=reached - first
+                f"offsets {first} to {row.reached - 1} are in two minutes",
+                records=row.reached - first,
             )
-        if row.records != row.next_offset - row.first_offset:
-            wrong = row.records - (row.next_offset - row.first_offset)
-            found.fault(
-                f"{_at(row)}: {row.records} records do not match its offsets", records=wrong
-            )
-        reached = max(reached, row.next_offset)
-    return reached
-
-
-def _check_minutes(
-    found: PartitionResult, log: LogUsage, rows: Sequence[MinuteUse], reached: int
-) -> None:
-    """Compare each complete minute of the log that the table must have."""
-    table = {row.minute_ms: row for row in rows}
-    chained = not found.difference_records
-    for minute in log.minutes:
-        if minute.next_offset > reached:
-            break  # at least its end is pending
-        row = table.get(minute.minute_ms)
-        if row == minute:
-            found.minutes_compared += 1
-        elif row is None:
-            records = minute.records if chained else 0  # otherwise the gap was counted already
-            found.fault(f"{_at(minute)} is missing", records=records, count=minute.bytes)
-        elif row.first_offset < minute.first_offset == log.start_offset:
-            _check_cut(found, row, minute)
-        else:
-            _note_deviation(found, row, minute, chained=chained)
+        wrong = row.records - (row.next_offset - row.first_offset)
+        if wrong:
+            text = f"minute {row.minute_ms}: {row.records} records do not match its offsets"
+            found.fault(text, records=wrong)
 
 
 def _check_cut(found: PartitionResult, row: MinuteUse, minute: MinuteUse) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -17,21 +18,25 @@ from opentalos.model.names import uuid_of
 from opentalos.pipelines.billing.partition_reconciliation import (
     LogUsage,
     PartitionResult,
-    compare,
+    compare_chain,
     compare_deleted,
     compare_kept,
+    compare_minutes,
+    complete_minutes,
 )
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.opening import pipeline_table
+from opentalos.pipelines.metering.chain_bucket import Bucket, Chain, Pair
 from opentalos.pipelines.metering.kept_lake import KeptStarts, kept_starts_of
-from opentalos.pipelines.metering.usage_lake import MinuteUse, UsageLake, next_offsets
+from opentalos.pipelines.metering.usage_chains import Floor, UsageChains
+from opentalos.pipelines.metering.usage_lake import MinuteUse, next_offsets
 from opentalos.pipelines.metering.usage_table import LAYOUT
 from opentalos.sdk.core.config import ClientConfig, split_key, split_urls
 from opentalos.sdk.rest_client import RestClient
 
 POLL_S: Final = 1.0  # between two polls of the table
 PAGES_MAX: Final = 1_000_000  # of one partition
-_MINUTE: Final = MinuteUse._fields
+_MINUTE: Final = itemgetter(*MinuteUse._fields)
 
 _Place = tuple[str, int]  # uuid of a topic, partition
 Show = Callable[[int, int], None]  # partitions done, and how many there are
@@ -115,37 +120,20 @@ def reconcile_with(
 def _reconcile(
     call: RestClient, usage: LakeTable, topics: Sequence[str], show: Show
 ) -> Reconciliation:
-    found, deleted, numbers = Reconciliation(), list[PartitionResult](), dict[_Place, int]()
-    places = {
-        (uuid, partition): (number, resource)
-        for number, (resource, uuid, partition) in enumerate(_places(call, topics))
-    }
-    total = len(places)
-
-    def against_log(place: _Place, rows: Sequence[MinuteUse]) -> bool:
-        """Whether there is a log to compare with; a topic may be deleted meanwhile."""
-        if place not in places:
-            return False
-        show(total - len(places), total)
-        number, resource = places.pop(place)
-        try:
-            log = log_usage(call, resource, place[1])
-        except TopicNotExist:
-            return False
-        numbers[place] = number
-        found.partitions.append(compare(log, rows))
-        return True
-
-    with UsageLake(usage, topics=topics) as lake:
-        # The first chain comes when all rows are copied, so they cannot be ahead of the logs.
-        for chain in lake.chains():
-            place = (chain.topic, chain.partition)
-            ours = not topics or bool({chain.name, chain.topic} & set(topics))
-            if not against_log(place, chain.minutes) and ours:
-                deleted.append(compare_deleted(place, chain.name, chain.minutes))
-    for place in list(places):
-        against_log(place, [])
-    found.partitions.sort(key=lambda result: numbers[result.topic, result.partition])
+    logs = _Logs(call, topics, show)
+    found, deleted = Reconciliation(), list[PartitionResult]()
+    with UsageChains(usage, topics=topics, floors=logs.floors) as chains:
+        # The first bucket comes when all rows are read, so they cannot be ahead of the logs.
+        for bucket in chains.buckets():
+            for result in _compared(bucket, logs, topics):
+                (deleted if result.deleted else found.partitions).append(result)
+    for place in logs.left():
+        if (log := logs.take(place)) is not None:
+            empty = Chain(0, log.topic, log.partition, log.name, 0, 0, 0, iter(()))
+            result = compare_chain(log, empty)
+            compare_minutes(result, 0, (Pair(item, None) for item in complete_minutes(log, empty)))
+            found.partitions.append(result)
+    found.partitions.sort(key=lambda result: logs.numbers[result.topic, result.partition])
     found.partitions += sorted(deleted, key=lambda result: (result.topic, result.partition))
     for wanted in topics:
         if not any(_is(wanted, result) for result in found.partitions):
@@ -153,20 +141,78 @@ def _reconcile(
     return found
 
 
+class _Logs:
+    """The logs of all partitions; each is read at most once.
+
+    ``floors``: where they begin, for ``UsageChains``; ``numbers``: their order for the result.
+    """
+
+    def __init__(self, call: RestClient, topics: Sequence[str], show: Show) -> None:
+        self._call, self._show = call, show
+        self._resources: dict[_Place, str] = {}  # of those that were not read
+        self.floors: dict[_Place, Floor] = {}
+        for resource, place, floor in _places(call, topics):
+            self._resources[place] = resource
+            if floor is not None:
+                self.floors[place] = floor
+        self.numbers = {place: number for number, place in enumerate(self._resources)}
+
+    def left(self) -> list[_Place]:
+        """Those that were not read."""
+        return list(self._resources)
+
+    def take(self, place: _Place) -> LogUsage | None:
+        """Read a log; None: there is none, or its topic was deleted meanwhile."""
+        if place not in self._resources:
+            return None
+        total = len(self.numbers)
+        self._show(total - len(self._resources), total)
+        try:
+            return log_usage(self._call, self._resources.pop(place), place[1])
+        except TopicNotExist:
+            return None
+
+
+def _compared(bucket: Bucket, logs: _Logs, topics: Sequence[str]) -> Iterator[PartitionResult]:
+    """The results for the partitions of a bucket."""
+    compared: dict[int, PartitionResult] = {}
+    for chain in bucket.chains():
+        log = logs.take((chain.topic, chain.partition))
+        if log is not None:
+            compared[chain.place] = compare_chain(log, chain)
+            bucket.add(chain.place, complete_minutes(log, chain))
+        elif not topics or {chain.name, chain.topic} & set(topics):
+            yield compare_deleted(chain)
+    for difference in bucket.differences():
+        result = compared[difference.place]
+        compare_minutes(result, difference.equal, difference.pairs)
+        yield result
+
+
 def _is(wanted: str, result: PartitionResult) -> bool:
     return wanted in (result.name, result.topic, f"{result.tenant}/{result.name}")
 
 
-def _places(call: RestClient, topics: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-    """Resource name, uuid and number of all partitions that ever existed."""
+def _places(call: RestClient, topics: Sequence[str]) -> Iterator[tuple[str, _Place, Floor | None]]:
+    """Resource name, place and begin of the logs of all partitions that ever existed."""
     for topic in call("GET", "topics", query={"scope": "visible"})["topics"]:
         resource = str(topic["resource"])
         uuid = uuid_of(resource)
         if topics and not {topic["name"], f"{topic['owner']}/{topic['name']}", uuid} & set(topics):
             continue
         first = _page(call, resource, 0, 0, 1)
-        for partition in range(first["partitions"]):
-            yield resource, uuid, partition
+        yield resource, (uuid, 0), _floor(first)
+        for partition in range(1, first["partitions"]):
+            try:
+                floor = _floor(_page(call, resource, partition, 0, 1))
+            except TopicNotExist:
+                floor = None  # deleted meanwhile
+            yield resource, (uuid, partition), floor
+
+
+def _floor(page: dict[str, Any]) -> Floor:
+    minutes = page["minutes"]
+    return Floor(minutes[0]["minute_ms"] if minutes else None, page["start_offset"])
 
 
 def log_usage(call: RestClient, resource: str, partition: int) -> LogUsage:
@@ -178,7 +224,7 @@ def log_usage(call: RestClient, resource: str, partition: int) -> LogUsage:
         assert offset is not None
         page = _page(call, resource, partition, offset)
         for minute in page["minutes"]:
-            _add(minutes, MinuteUse(*(minute[name] for name in _MINUTE)))
+            _add(minutes, MinuteUse._make(_MINUTE(minute)))
         offset = page["next_page"]
         if offset is None:
             break

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 
 import pytest
+from tests.unit.pipelines.billing.both_reconciliations import reconciled
 
 from opentalos.pipelines.billing.partition_reconciliation import (
     LogUsage,
     PartitionResult,
-    compare,
-    compare_deleted,
     compare_kept,
 )
 from opentalos.pipelines.metering.usage_lake import MinuteUse
+
+PLACE = ("u", 0)
 
 
 def minute(number: int, first: int, end: int, count: int | None = None) -> MinuteUse:
@@ -34,9 +35,11 @@ def compared(
 ) -> PartitionResult:
     log = LogUsage(
         topic="u", name="orders", tenant="t", partition=0, start_offset=start, next_offset=end,
-        metered_offset=metered, metered_since=since, total_bytes=10 * end + 1_000, minutes=kept,
+        metered_offset=metered, metered_since=since, total_bytes=10 * end + 1_000,
+        minutes=list(kept),
     )  # fmt: skip
-    return compare(log, rows)
+    (found,) = reconciled([log], [(PLACE, row) for row in rows])
+    return found
 
 
 def deviation(found: PartitionResult) -> tuple[int, int]:
@@ -128,9 +131,13 @@ def test_what_went_while_nothing_was_metered_is_left_out() -> None:
     assert (deviation(found), found.pending) == ((0, 0), 11)
 
 
-def test_of_a_deleted_topic_the_chain_is_checked() -> None:
-    assert deviation(compare_deleted(("u", 0), "orders", CHAIN)) == (0, 0)
-    assert deviation(compare_deleted(("u", 0), "orders", CHAIN[1:])) == (5, 0)
+@pytest.mark.parametrize(("rows", "wanted"), [(CHAIN, (0, 0)), (CHAIN[1:], (5, 0))])
+def test_of_a_deleted_topic_the_chain_is_checked(
+    rows: Sequence[MinuteUse], wanted: tuple[int, int]
+) -> None:
+    (found,) = reconciled([], [(PLACE, row) for row in rows])
+    assert found.deleted
+    assert deviation(found) == wanted
 
 
 def test_a_report_of_what_is_kept_may_not_be_ahead_of_the_log() -> None:

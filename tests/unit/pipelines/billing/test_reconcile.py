@@ -54,7 +54,7 @@ def test_pages_are_put_together_minute_by_minute(tmp_path: Path) -> None:
     found = run(server, tmp_path, show=lambda done, total: shown.append((done, total)))
     assert found.difference == found.pending == 0
     assert [partition.minutes_compared for partition in found.partitions] == [3, 1, 0]
-    assert server.pages == 2 + 4 + 1 + 1
+    assert server.pages == 3 + 4 + 1 + 1  # where each begins, then their pages
     assert shown == [(0, 3), (1, 3), (2, 3)]
 
 
