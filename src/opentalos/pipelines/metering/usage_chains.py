@@ -26,7 +26,8 @@ from opentalos.pipelines.lake.layout import ALL
 from opentalos.pipelines.metering.chain_bucket import BUCKETS, HELD, Bucket
 from opentalos.pipelines.metering.usage_lake import SETTINGS, read_rows, wanted_rows
 
-_SLICE_ROWS: Final = 400_000
+_SLICE_ROWS: Final = 250_000
+_MEMORY: Final = "256MB"  # of DuckDB, which is beside a slice in Arrow
 _SORT_BELOW: Final = 4  # rows per run; a slice with fewer is sorted first
 _NAMED_TOPICS_MAX: Final = 1_000  # in a filter; with more, the whole table is read again
 _COLUMNS: Final = ("topic", "partition", "name", "minute",
@@ -141,7 +142,7 @@ class UsageChains:
         self._stored, self._wanted = table.scan(ALL), wanted_rows(ALL, None, topics)
         self._spill = TemporaryDirectory(prefix="talos-usage-")
         self._tangled = False
-        settings = {**SETTINGS, "temp_directory": self._spill.name}
+        settings = {**SETTINGS, "memory_limit": _MEMORY, "temp_directory": self._spill.name}
         self._engine = duckdb.connect(":memory:", config=settings)
         try:
             self._engine.execute(_TABLES)

@@ -76,6 +76,37 @@ def test_minutes_out_of_order_are_returned_one_by_one(tmp_path: Path) -> None:
     assert found["b", 0][-1] == []
 
 
+def test_runs_that_overlap_in_time_are_read_row_by_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Minute 3 comes after minute 4 and continues its offsets, so only time says what is wrong."""
+    monkeypatch.setattr(usage_chains, "_SORT_BELOW", 0)
+    moved = row(("a", 0), 1) | {"minute": datetime.fromtimestamp(4 * 60, UTC)}
+    late = row(("a", 0), 2) | {"minute": datetime.fromtimestamp(3 * 60, UTC)}
+    store(tmp_path, 0, [row(("a", 0), 0), moved, late])
+    at_ms = 3 * MINUTE_MS
+    breaks = [Break(2, at_ms, 2, 4, 6), Break(6, at_ms + MINUTE_MS, 2, 2, 4)]
+    assert chains(tmp_path)["a", 0][-1] == breaks
+
+
+def test_runs_that_overlap_in_offsets_are_read_row_by_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both rows of the second run are in two minutes."""
+    monkeypatch.setattr(usage_chains, "_SORT_BELOW", 0)
+    later = [row(("a", 0), at) | {"minute": datetime.fromtimestamp(60 * (at + 9), UTC)}
+             for at in (1, 2)]  # fmt: skip
+    store(tmp_path, 0, [*(row(("a", 0), minute) for minute in range(4)), *later])
+    breaks = [Break(8, 10 * MINUTE_MS, 2, 2, 4), Break(8, 11 * MINUTE_MS, 2, 4, 6)]
+    assert chains(tmp_path)["a", 0][-1] == breaks
+
+
+def test_a_row_that_is_inconsistent_is_returned_alone(tmp_path: Path) -> None:
+    wrong = row(("a", 0), 1) | {"records": 5}
+    store(tmp_path, 0, [row(("a", 0), 0), wrong, row(("a", 0), 2)])
+    assert chains(tmp_path)["a", 0][-1] == [Break(2, MINUTE_MS, 5, 2, 4)]
+
+
 def test_only_the_topics_asked_for_are_read(tmp_path: Path) -> None:
     store(tmp_path, 0, [row(place, 0) for place in PLACES])
     assert set(chains(tmp_path, topics=["n-b"])) == {("b", 0), ("b", 1)}
