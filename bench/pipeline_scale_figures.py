@@ -3,10 +3,10 @@
     python -m bench.pipeline_scale_figures [--quick]
 
 Usage is laid out as by ``metering``: a Parquet file per hour, 10,000 partitions, contiguous
-offsets. ``export`` and ``billing`` read one month, so their cost should not grow with the others;
-``reconcile`` takes all months, so its time per row should not grow, and its memory neither.
-``monitoring`` and ``replay`` are in modules of their own. Each figure is of a process of its own,
-whose peak memory is measured; Java processes of Spark have a heap of 1 GiB each.
+offsets. ``export`` and ``billing`` read one month, so their cost should not grow with the others.
+``reconcile``, which takes all months, ``monitoring`` and ``replay`` are in modules of their own.
+Each figure is of a process of its own, whose peak memory is measured; Java processes of Spark have
+a heap of 1 GiB each.
 """
 
 import argparse
@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 
 from bench.peak_memory import java_peak_mb, peak_mb
-from opentalos.pipelines.billing.partition_reconciliation import LogUsage, compare
 from opentalos.pipelines.lake.layout import Span
 from opentalos.pipelines.lake.opening import pipeline_table
 from opentalos.pipelines.lake.periods.month import Month
@@ -37,6 +36,8 @@ YEAR: Final = 2026
 HOURS_APART: Final = 24  # an hour of usage per day
 SIZES: Final = ((1, 6), (4, 6), (12, 6), (12, 30))  # months, minutes of an hour of each partition
 QUICK_SIZES: Final = ((1, 6), (2, 6))
+YEAR_ROWS: Final = 100_000_000  # of usage that is reconciled
+QUICK_YEAR_ROWS: Final = 1_000_000
 RECORDS: Final = 10_000_000  # of a table whose stream is replayed
 QUICK_RECORDS: Final = 200_000
 BUSY: Final = (1_000, 10_000)  # partitions that are measured
@@ -74,24 +75,6 @@ def export(home: Path, _count: int) -> int:
         return sum(rows.num_rows for rows in usage.rows())
 
 
-def reconcile(home: Path, _count: int) -> int:
-    """What ``talos bill reconcile`` does without the network: each log is as the table has it."""
-    found = 0
-    with UsageLake(pipeline_table(home, "", LAYOUT)) as usage:
-        for chain in usage.chains():
-            rows = chain.minutes
-            log = LogUsage(
-                topic=chain.topic, name=chain.name, tenant=chain.name, partition=chain.partition,
-                start_offset=0, next_offset=rows[-1].next_offset,
-                metered_offset=rows[-1].next_offset, metered_since=0,
-                total_bytes=sum(row.bytes for row in rows), minutes=rows,
-            )  # fmt: skip
-            result = compare(log, rows)
-            assert not result.differs
-            found += result.minutes_compared
-    return found
-
-
 def billing(home: Path, _count: int) -> int:
     """Invoices of the first month in Spark, with a heap of 1 GiB for driver and executor."""
     from bench.billing_figures import PLAN  # Spark is not loaded for the other jobs
@@ -115,7 +98,6 @@ def billing(home: Path, _count: int) -> int:
 
 JOBS: Final[dict[str, Callable[[Path, int], int]]] = {
     "export": export,
-    "reconcile": reconcile,
     "billing": billing,
 }
 
@@ -160,6 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"months: {months}, partitions: {partitions:,}, rows: {rows:,}", flush=True)
             for name in JOBS:
                 _apart(name, Path(folder), rows)
+    _module("bench.usage_year", QUICK_YEAR_ROWS if given.quick else YEAR_ROWS)
     for count in QUICK_BUSY if given.quick else BUSY:
         _module("bench.monitoring_scale", count)
     _module("bench.replay_scale", QUICK_RECORDS if given.quick else RECORDS)
