@@ -3,8 +3,10 @@
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from opentalos.model.errors import ConfigError
 from opentalos.sdk.aio.connection.threaded_transport import ThreadedTransport, _Exchange
 from opentalos.sdk.aio.connection.transport import Transport, _Body
 from opentalos.sdk.core.config import ClientConfig, TlsSettings
+from opentalos.sdk.core.operation import Reply
 from opentalos.sdk.errors import ConnectFailed, NoReply
 
 HEADERS = {"Content-Type": "application/x-thrift-compact"}
@@ -324,3 +327,35 @@ async def test_a_call_that_is_cancelled_leaves_no_request_behind() -> None:
         with pytest.raises(asyncio.CancelledError):
             await call
         assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).body == b"right"
+
+
+async def test_a_call_that_ended_while_its_thread_connected_is_never_sent(
+    kind: type[Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was reported as not done, so its caller may have sent it again."""
+    connect, may, done = HTTPConnection.connect, threading.Event(), threading.Event()
+
+    def slow_connect(connection: HTTPConnection) -> None:
+        may.wait(60)
+        connect(connection)
+
+    run = _Exchange.run
+
+    def noted_run(exchange: _Exchange, connection: HTTPConnection) -> Reply:
+        try:
+            return run(exchange, connection)
+        finally:
+            done.set()
+
+    monkeypatch.setattr(HTTPConnection, "connect", slow_connect)
+    monkeypatch.setattr(_Exchange, "run", noted_run)
+    async with scripted(say()) as server, transport(server.url) as http:
+        if kind is ThreadedTransport:
+            with pytest.raises(ConnectFailed, match="no connection to"):
+                await http.post(server.url, HEADERS, BODY, HURRY_S)
+            may.set()
+            assert await asyncio.to_thread(done.wait, 60)
+            assert server.requests == []
+        may.set()
+        await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        assert len(server.requests) == 1

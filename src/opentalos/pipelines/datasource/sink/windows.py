@@ -11,13 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-# Types of offsets.
-_OFFSETS: Final = {
-    pa.string(): np.int32,
-    pa.binary(): np.int32,
-    pa.large_string(): np.int64,
-    pa.large_binary(): np.int64,
-}
 WINDOW_ROWS_MAX: Final = 50_000
 WINDOW_BYTES_MAX: Final = 16 << 20  # of values and keys; a single row may have more
 
@@ -62,15 +55,8 @@ def windows(
 
 def _size(batch: Any, sized: tuple[str, ...]) -> int:
     """Bytes of all rows."""
-    total = 0
-    for name in sized:
-        column = batch.column(name)
-        if column.null_count or column.type not in _OFFSETS:  # bytes of a null do not count
-            return int(_sizes(batch, sized).sum())
-        if len(column):
-            ends = np.frombuffer(column.buffers()[1], _OFFSETS[column.type])
-            total += int(ends[column.offset + len(column)]) - int(ends[column.offset])
-    return total
+    lengths = (pc.binary_length(batch.column(name)) for name in sized)
+    return sum(pc.sum(of, min_count=0).as_py() for of in lengths)
 
 
 def _sizes(batch: Any, sized: tuple[str, ...]) -> NDArray[np.int64]:

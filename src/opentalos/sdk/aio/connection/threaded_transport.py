@@ -70,11 +70,12 @@ class ThreadedTransport:
         if self._closed:
             raise ConnectFailed("the client is closed")
         connection = self._connection(exchange.place)
-        self._busy.add(connection)
         try:
             done = self._threads.submit(exchange.run, connection)
         except RuntimeError as error:  # the interpreter shuts down
+            connection.close()
             raise ConnectFailed("the process ends") from error
+        self._busy.add(connection)
         try:
             return await asyncio.wrap_future(done)
         finally:
@@ -82,6 +83,9 @@ class ThreadedTransport:
             if exchange.complete and self._can_serve(connection):
                 self._idle.append(_Idle(exchange.place, time.monotonic(), connection))
             else:
+                exchange.abandoned = (
+                    True  # first: a thread that still connects has no socket to end
+                )
                 _abort(connection)
                 done.add_done_callback(lambda _: connection.close())
 
@@ -118,7 +122,8 @@ class ThreadedTransport:
 
 class _Exchange:
     """One request and its reply. ``sent`` is true once the server may have all of the request; a
-    server never processes a partial one. ``complete``: the connection can serve another one."""
+    server never processes a partial one. ``complete``: the connection can serve another one.
+    ``abandoned``: nobody waits for it any more, so it must not be sent."""
 
     def __init__(
         self,
@@ -131,7 +136,7 @@ class _Exchange:
         self._url, self._headers, self._body = url, headers, body
         self._parts = urlsplit(url)
         self._bytes_max, self._timeout_s = config.reply_bytes_max, timeout_s
-        self.sent = self.complete = False
+        self.sent = self.complete = self.abandoned = False
 
     @property
     def place(self) -> tuple[str, str]:
@@ -141,6 +146,8 @@ class _Exchange:
     def run(self, connection: HTTPConnection) -> Reply:
         """Raises: as ``Transport.post``; times out with each step, the caller with all of them."""
         self._connect(connection)
+        if self.abandoned:
+            raise ConnectFailed(f"the request to {server_of(self._url)} was given up")
         try:
             self._send(connection)
             with connection.getresponse() as response:
