@@ -13,18 +13,15 @@ the logs are read later than the table and compared minute by minute.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import ALL
 from opentalos.pipelines.metering.chain_bucket import BUCKETS, HELD, Bucket
-from opentalos.pipelines.metering.usage_lake import SETTINGS, read_rows, wanted_rows
+from opentalos.pipelines.metering.usage_lake import SpillingEngine, read_rows, wanted_rows
 
 _SLICE_ROWS: Final = 250_000
 _MEMORY: Final = "256MB"  # of DuckDB, which is beside a slice in Arrow
@@ -125,7 +122,7 @@ class Floor(NamedTuple):
     start_offset: int
 
 
-class UsageChains:
+class UsageChains(SpillingEngine):
     """All chains of a snapshot of the table, in buckets of partitions.
 
     Args: topics: as for ``UsageLake``; floors: of the logs that will be compared, by topic uuid
@@ -140,32 +137,14 @@ class UsageChains:
         floors: Mapping[tuple[str, int], Floor],
     ) -> None:
         self._stored, self._wanted = table.scan(ALL), wanted_rows(ALL, None, topics)
-        self._spill = TemporaryDirectory(prefix="talos-usage-")
+        super().__init__(_MEMORY)
         self._tangled = False
-        settings = {**SETTINGS, "memory_limit": _MEMORY, "temp_directory": self._spill.name}
-        self._engine = duckdb.connect(":memory:", config=settings)
         try:
             self._engine.execute(_TABLES)
             self._set_floors(floors)
         except BaseException:
             self.close()
             raise
-
-    def close(self) -> None:
-        """Remove the snapshot."""
-        self._engine.close()
-        self._spill.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def buckets(self) -> "Iterator[Bucket]":
         """Every partition in one of them. The first one comes when the whole table is read."""

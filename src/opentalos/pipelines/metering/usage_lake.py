@@ -19,7 +19,7 @@ from opentalos.pipelines.metering.usage_table import LAYOUT, SCHEMA
 _MEMORY: Final = "512MB"  # DuckDB spills the rest to disk
 _THREADS: Final = 2  # each has buffers of its own
 _ROWS_PER_BATCH: Final = 50_000
-SETTINGS: Final[dict[str, str | int | float | list[str]]] = {
+_SETTINGS: Final[dict[str, str | int | float | list[str]]] = {
     "memory_limit": _MEMORY,
     "threads": _THREADS,
     "autoinstall_known_extensions": "false",
@@ -37,32 +37,13 @@ class MinuteUse(NamedTuple):
     next_offset: int
 
 
-class UsageLake:
-    """A snapshot of the table at the time of opening, or of a part of it.
+class SpillingEngine:
+    """DuckDB with a temporary disk, both of which are gone when it is left."""
 
-    The files are those of that time. Only files that may have rows of ``span`` are opened, and only
-    the columns that a call needs are read; what memory does not hold is on a temporary disk.
-
-    Args:   span: of minutes; tenant: its rows only; topics: rows of topics of these names or uuids,
-            ``OWNER/NAME`` included, and possibly of others of the same name; empty: of all.
-    """
-
-    def __init__(
-        self,
-        table: LakeTable,
-        span: Span = ALL,
-        *,
-        tenant: str | None = None,
-        topics: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, memory: str) -> None:
         self._spill = TemporaryDirectory(prefix="talos-usage-")
-        settings = {**SETTINGS, "temp_directory": self._spill.name}
+        settings = {**_SETTINGS, "memory_limit": memory, "temp_directory": self._spill.name}
         self._engine = duckdb.connect(":memory:", config=settings)
-        try:
-            self._stored, self._wanted = table.scan(span), wanted_rows(span, tenant, topics)
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """Remove the snapshot."""
@@ -80,6 +61,32 @@ class UsageLake:
     ) -> None:
         self.close()
 
+
+class UsageLake(SpillingEngine):
+    """A snapshot of the table at the time of opening, or of a part of it.
+
+    The files are those of that time. Only files that may have rows of ``span`` are opened, and only
+    the columns that a call needs are read; what memory does not hold is on a temporary disk.
+
+    Args:   span: of minutes; tenant: its rows only; topics: rows of topics of these names or uuids,
+            ``OWNER/NAME`` included, and possibly of others of the same name; empty: of all.
+    """
+
+    def __init__(
+        self,
+        table: LakeTable,
+        span: Span = ALL,
+        *,
+        tenant: str | None = None,
+        topics: Sequence[str] = (),
+    ) -> None:
+        super().__init__(_MEMORY)
+        try:
+            self._stored, self._wanted = table.scan(span), wanted_rows(span, tenant, topics)
+        except BaseException:
+            self.close()
+            raise
+
     def rows(self) -> Iterator[pa.Table]:
         """Raw rows in a fixed order, in batches."""
         self._engine.register("stored", read_rows(self._stored, SCHEMA.names, self._wanted))
@@ -94,7 +101,7 @@ def next_offsets(table: LakeTable, topics: Sequence[str] = ()) -> dict[tuple[str
     Args: topics: as for ``UsageLake``.
     """
     columns = ["topic", "partition", "next_offset"]
-    with duckdb.connect(":memory:", config=SETTINGS) as engine:
+    with duckdb.connect(":memory:", config=_SETTINGS) as engine:
         engine.register("stored", read_rows(table.scan(), columns, wanted_rows(ALL, None, topics)))
         found = engine.execute(
             "SELECT topic, partition, max(next_offset) FROM stored GROUP BY topic, partition"
