@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from tests.unit.matrix import matrix
 
 from opentalos.cli.main import talos
 
@@ -83,7 +84,7 @@ def test_all_commands_exist() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda case: str(case))
+@matrix(("path", "command"), list(commands()))
 def test_every_command_explains_itself_with_an_example(
     path: tuple[str, ...], command: click.Command
 ) -> None:
@@ -94,7 +95,7 @@ def test_every_command_explains_itself_with_an_example(
     assert "Example:" in command.help
 
 
-@pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda case: str(case))
+@matrix(("path", "command"), list(commands()))
 def test_every_option_is_explained(path: tuple[str, ...], command: click.Command) -> None:
     silent = [
         option.name

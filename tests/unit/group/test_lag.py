@@ -3,7 +3,7 @@
 from array import array
 from random import Random
 
-import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.group.lag import LARGEST_MAX, checkpoints_of, lags_of, summary_of
 from opentalos.model.message import OffsetRange
@@ -25,7 +25,7 @@ def test_checkpoints_of_partitions_beyond_the_count_are_left_out() -> None:
     assert list(checkpoints_of({1: 7, 2: 9}, 2)) == [-1, 7]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@matrix("seed", range(20))
 def test_sums_are_those_of_the_partitions(seed: int) -> None:
     draw = Random(seed)
     starts = array("q", [draw.choice((0, 3, 50)) for _ in range(40)])

@@ -1,4 +1,5 @@
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.model.errors import InvalidName
 from opentalos.model.names import check_group_name, check_topic_name
@@ -20,7 +21,7 @@ def test_topics_have_the_names_of_kafka(name: str) -> None:
     assert check_topic_name(name) == name
 
 
-@pytest.mark.parametrize(
+@matrix(
     "name", ["", ".", "..", "_", "__usage", "-a", ".a", "_.a", "a/b", "a#b", "é", "a b", "x" * 121]
 )
 def test_a_topic_is_not_named_so(name: str) -> None:

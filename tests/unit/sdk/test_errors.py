@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.gateway.sds_http.errors import CODES
 from opentalos.gateway.thrift_http.errors import FORMS
@@ -69,7 +70,7 @@ def branch_of(error: TalosError) -> type[TalosError]:
     return next(branch for branch in BRANCHES if isinstance(error, branch))
 
 
-@pytest.mark.parametrize("sent", FORMS, ids=lambda cls: cls.__name__)
+@matrix("sent", FORMS)
 def test_every_error_of_a_server_maps_to_its_branch(sent: type[TalosError]) -> None:
     got = error_of_code("anyCall", FORMS[sent].code, "why")
     assert str(got) == "why"
@@ -80,7 +81,7 @@ def test_every_error_of_a_server_maps_to_its_branch(sent: type[TalosError]) -> N
     assert branch_of(got) is branch_of(sent("why"))
 
 
-@pytest.mark.parametrize("code", ErrorCode, ids=lambda code: code.name)
+@matrix("code", ErrorCode)
 def test_every_code_of_the_protocol_is_an_error(code: ErrorCode) -> None:
     error = error_of_code("anyCall", code, "")
     assert branch_of(error) in BRANCHES
@@ -92,7 +93,7 @@ def test_a_code_that_does_not_say_not_done_is_unknown(code: int | None) -> None:
     assert type(error_of_code("putMessage", code, "")) is OutcomeUnknown
 
 
-@pytest.mark.parametrize("sent", CODES, ids=lambda cls: cls.__name__)
+@matrix("sent", CODES)
 def test_every_error_of_tables_maps_to_its_branch(sent: type[TalosError]) -> None:
     answer = ServiceException(errorCode=CODES[sent], errorMessage="why")
     got = error_of_exception("anyCall", answer)
@@ -117,7 +118,7 @@ def test_the_tables_hold_no_unknown_outcome() -> None:
         assert issubclass(kind, RequestError | Unavailable)
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("status", "text", "kind"),
     [
         (400, "", errors.BadRequest),

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.matrix import matrix
 from tests.unit.sds.bed import data, steady
 
 from opentalos.model.datum import DataType, Datum
@@ -46,7 +47,7 @@ GOLDEN: list[tuple[DataType, Any, str]] = [
 HEADER = "01000000018bcfe568000000000000000007"
 
 
-@pytest.mark.parametrize(("type_", "value", "raw"), GOLDEN)
+@matrix(("type_", "value", "raw"), GOLDEN)
 def test_the_bytes_of_a_value_never_change(type_: DataType, value: Any, raw: str) -> None:
     assert encode_cell(Datum(type_, value)).hex() == raw
     assert decode_cell(bytes.fromhex(raw)) == Datum(type_, value)
@@ -79,7 +80,7 @@ def test_values_round_trip(datum: Datum) -> None:
     assert cell_bytes(datum) == len(raw)
 
 
-@pytest.mark.parametrize(
+@matrix(
     "raw",
     [
         b"",
@@ -96,7 +97,6 @@ def test_values_round_trip(datum: Datum) -> None:
         b"\x6b\x00\x00\x00\x05ab",
         b"\x6b\x00\x00\x00\x01\xff",
     ],
-    ids=lambda raw: raw.hex() or "empty",
 )
 def test_a_damaged_value_is_found(raw: bytes) -> None:
     with pytest.raises(CorruptLog, match="stored"):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.matrix import matrix
 from tests.unit.sds.bed import KEY, SCHEMA, keyed, keys, steady
 
 from opentalos.model.datum import DataType, Datum
@@ -54,7 +55,7 @@ GOLDEN: list[tuple[DataType, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "value", "raw"), GOLDEN)
+@matrix(("type_", "value", "raw"), GOLDEN)
 def test_the_bytes_of_a_key_never_change(type_: DataType, value: Any, raw: str) -> None:
     up, down = one_column(type_), one_column(type_, ascending=False)
     key = {"k": Datum(type_, value)}
@@ -290,7 +291,7 @@ def first(a: int) -> dict[str, Datum]:
     return {"a": Datum(T.INT64, a)}
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("start", "stop", "reverse", "found"),
     [
         ({}, {}, False, [(1, 1), (1, 2), (2, 1), (3, 1)]),

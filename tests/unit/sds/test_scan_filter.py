@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.matrix import matrix
 from tests.unit.sds.bed import steady
 
 from opentalos.model.datum import DataType, Datum
@@ -52,7 +53,7 @@ FULL = record(
 )
 
 
-@pytest.mark.parametrize(
+@matrix(
     "text",
     [
         "",
@@ -106,7 +107,7 @@ def test_a_condition_that_is_false_of_the_record(text: str) -> None:
     assert not compile(text, SCHEMA)(FULL)
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("text", "matches"),
     [
         ("b = 1", False),
@@ -132,7 +133,7 @@ def test_what_an_absent_column_decides_is_neither_true_nor_false(text: str, matc
     assert compile(text, SCHEMA)(record(k=1, a=1)) is matches
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("text", "character", "wrong"),
     [
         ("z = 1", 1, "the table has no column z"),

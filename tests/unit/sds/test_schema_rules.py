@@ -2,6 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.matrix import matrix
 from tests.unit.sds.bed import LIMITS, SCHEMA
 
 from opentalos.model.change import StreamView
@@ -51,7 +52,7 @@ def test_a_good_schema_is_taken(schema: TableSchema) -> None:
 CITY = (KeyPart("city"),)
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("schema", "wrong"),
     [
         (replace(SCHEMA, primary=()), "needs a primary key"),
@@ -120,7 +121,7 @@ STREAM = with_stream(attributes=("age",))
 FULL_STREAM = with_stream()
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("old", "new"),
     [
         (SCHEMA, SCHEMA),

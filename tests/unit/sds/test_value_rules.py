@@ -1,9 +1,9 @@
 import math
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.matrix import matrix
 from tests.unit.sds.bed import data, steady
 
 from opentalos.model.datum import DataType, Datum
@@ -18,7 +18,7 @@ def test_a_value_of_its_type_has_no_fault(datum: Datum) -> None:
     assert datum_fault(datum.type, datum) == ""
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("type_", "value", "fault"),
     [
         (T.BOOL, 1, "is no truth value"),

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.model.errors import ConfigError
 from opentalos.server.config import Config, load_config, parse_address, parse_config, to_toml
@@ -23,7 +24,7 @@ def test_the_shown_configuration_reads_back_as_itself() -> None:
     assert parse_config(tomllib.loads(to_toml(config)), "x") == config
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("text", "complaint"),
     [
         ("[htp]\n", "unknown section [htp]; did you mean http?"),

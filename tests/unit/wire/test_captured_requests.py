@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.message import decode_block
@@ -36,7 +36,7 @@ def captured(rpc: str) -> Captured:
     return Captured(path, query, headers, bytes.fromhex(digits.decode()))
 
 
-@pytest.mark.parametrize("rpc", RPCS)
+@matrix("rpc", RPCS)
 def test_the_signature_of_the_sdk_is_ours(rpc: str) -> None:
     request = captured(rpc)
     authorization = parse_authorization(request.headers[b"authorization"])
@@ -47,7 +47,7 @@ def test_the_signature_of_the_sdk_is_ours(rpc: str) -> None:
     assert request.headers[b"x-xiaomi-content-md5"] == digest
 
 
-@pytest.mark.parametrize("rpc", RPCS)
+@matrix("rpc", RPCS)
 def test_the_body_of_the_sdk_is_decoded_and_written_alike(rpc: str) -> None:
     request = captured(rpc)
     protocol = protocol_of(request.headers[b"content-type"].decode())

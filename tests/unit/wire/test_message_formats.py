@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.matrix import matrix
 
 from opentalos.model.errors import BadRequest
 from opentalos.model.message import Compression
@@ -156,7 +157,7 @@ def test_a_decompression_bomb_is_refused(compression: Compression) -> None:
         decompress(bomb, compression, bytes_max=1 << 16)
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("data", "compression", "reason"),
     [
         (b"\xff\xff\xff\xff\x0fabc", SNAPPY, "at most"),  # declares 4 GiB

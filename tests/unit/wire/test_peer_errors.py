@@ -1,6 +1,7 @@
 """Errors between servers: every leaf arrives as itself, a newer one as its branch."""
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.model.errors import (
     ERRORS_BY_NAME,
@@ -14,7 +15,7 @@ from opentalos.model.errors import (
 from opentalos.wire.peer_errors import error_document, error_of
 
 
-@pytest.mark.parametrize("kind", ERRORS_BY_NAME.values())
+@matrix("kind", ERRORS_BY_NAME.values())
 def test_every_error_arrives_as_the_same_class_with_its_text(kind: type[TalosError]) -> None:
     error = error_of(error_document(kind("why")))
     assert (type(error), str(error)) == (kind, "why")

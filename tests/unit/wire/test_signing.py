@@ -3,10 +3,12 @@
 import base64
 import hashlib
 import hmac
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.matrix import matrix
 
 from opentalos.model.errors import InvalidCredential
 from opentalos.wire.signing import (
@@ -130,10 +132,10 @@ def test_every_body_matches_its_digest_written_as_a_number(body: bytes) -> None:
 
 
 # What readers of numbers take: int() allows blanks, signs, prefixes and underscores.
-@pytest.mark.parametrize(
-    "form", ["", "0", "+{}", "-{}", " {}", "{} ", "\t{}", "0x{}", "{}\0", "{}g", "_{}", "{},{}"]
-)
-@pytest.mark.parametrize("zeros", BODIES)
+FORMS = ["", "0", "+{}", "-{}", " {}", "{} ", "\t{}", "0x{}", "{}\0", "{}g", "_{}", "{},{}"]
+
+
+@matrix(("zeros", "form"), product(BODIES, FORMS))
 def test_what_is_no_digest_is_refused(zeros: int, form: str) -> None:
     body = b"body %d" % BODIES[zeros]
     digest = hashlib.md5(body).hexdigest()

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tests.unit.matrix import matrix
 from tests.unit.wire.foreign_thrift import APACHE, THRIFTPY, ForeignMessage, samples
 
 from opentalos.wire._generated.binlog import Binlog
@@ -39,7 +40,7 @@ def libraries(protocol: ThriftProtocol, method: MethodSpec) -> list[Any]:
     return [APACHE, THRIFTPY]
 
 
-@pytest.mark.parametrize(("service", "name"), RPCS)
+@matrix(("service", "name"), RPCS)
 @settings(max_examples=2, deadline=None, phases=UNSHRUNK)
 @given(data=st.data())
 def test_every_rpc_reads_alike_in_both_directions(

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from tests.accelerator import disk_of_python
+from tests.unit.matrix import matrix
+from tests.waiting import limit_s
 
 from opentalos.adapters import durable_files
 from opentalos.adapters.local import (
@@ -59,7 +61,7 @@ def test_a_fence_reads_back(length: int) -> None:
     assert decode_fence(encode_fence(length), "a") == length
 
 
-@pytest.mark.parametrize("content", torn_fences())
+@matrix("content", torn_fences())
 def test_a_torn_fence_has_no_length(content: bytes) -> None:
     assert decode_fence(content, "a") is None
 
@@ -78,7 +80,7 @@ async def test_the_next_recover_completes_a_fence_that_a_crash_left(
     file = await store.create("t/0", durability=SYNCED)
     await file.commit([b"12345678"])
     (tmp_path / "t/0.fenced").write_bytes(content)
-    assert await store.recover("t/0", deadline_s=1) == 8
+    assert await store.recover("t/0", deadline_s=limit_s()) == 8
     assert decode_fence((tmp_path / "t/0.fenced").read_bytes(), "t/0") == 8
 
 
@@ -101,13 +103,13 @@ async def test_bytes_after_the_fenced_length_are_not_read(
     file = await store.create("t/0", durability=SYNCED)
     await file.commit([b"kept"])
     assert await store.read("t/0", position=0, bytes_max=100) == b"kept"
-    await store.recover("t/0", deadline_s=1)
+    await store.recover("t/0", deadline_s=limit_s())
     with (tmp_path / "t/0").open("ab") as late:
         late.write(b"late")
     assert await store.read("t/0", position=0, bytes_max=100) == b"kept"
     assert await store.read("t/0", position=4, bytes_max=100) == b""
     assert await store.read("t/0", position=6, bytes_max=100) == b""
-    assert await store.recover("t/0", deadline_s=1) == 4
+    assert await store.recover("t/0", deadline_s=limit_s()) == 4
 
 
 async def test_create_beside_a_left_fence_is_refused(store: LocalFileStore, tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ async def test_recover_names_the_file_that_another_recovery_holds(
     with pytest.raises(RecoveryStuck, match="t/0"):
         await store.recover("t/0", deadline_s=0.02)
     os.close(holder)
-    assert await store.recover("t/0", deadline_s=1) == 4
+    assert await store.recover("t/0", deadline_s=limit_s()) == 4
 
 
 def test_a_recovery_that_a_deletion_overtook_leaves_no_fence(
@@ -186,7 +188,7 @@ async def test_the_fence_is_durable_before_the_length_is_taken(
     monkeypatch.setattr(disk, "sync_directory", directory)
     monkeypatch.setattr(disk, "sync_data", data)
     monkeypatch.setattr(disk, "encode_fence", length)
-    await store.recover("t/0", deadline_s=1)
+    await store.recover("t/0", deadline_s=limit_s())
     assert steps == ["directory", "data", "length"]
 
 
@@ -260,7 +262,7 @@ async def test_a_recovery_that_waited_for_one_that_failed_writes_the_bytes_again
     real_lock, real_rewrite = disk._lock, disk._rewrite
 
     def lock(*args: Any) -> None:
-        waiting.wait(15)
+        waiting.wait(limit_s())
         real_lock(*args)
 
     def rewrite(path: Path, data_fd: int) -> None:
@@ -276,7 +278,7 @@ async def test_a_recovery_that_waited_for_one_that_failed_writes_the_bytes_again
     monkeypatch.setattr(disk, "_lock", lock)
     monkeypatch.setattr(disk, "_rewrite", rewrite)
     monkeypatch.setattr(disk, "sync_data", sync)
-    recoveries = [store.recover("t/0/a.log", deadline_s=15.0) for _ in range(2)]
+    recoveries = [store.recover("t/0/a.log", deadline_s=limit_s()) for _ in range(2)]
     outcomes = await asyncio.gather(*recoveries, return_exceptions=True)
     assert sorted(map(str, outcomes))[0] == str(len(b"acknowledged"))
     assert isinstance(next(each for each in outcomes if not isinstance(each, int)), TalosError)
@@ -310,5 +312,5 @@ async def test_bytes_whose_sync_failed_are_written_again_before_they_count(
     await file.commit([b"acknowledged"])
     with pytest.raises(WriterDead, match="lost pages"):
         await file.close()
-    assert await store.recover("t/0/a.log", deadline_s=5.0) == len(b"headacknowledged")
+    assert await store.recover("t/0/a.log", deadline_s=limit_s()) == len(b"headacknowledged")
     assert b"".join(stored) == b"headacknowledged"

@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.adapters.oidc.settings import OidcSettings
 
 
-@pytest.mark.parametrize(
+@matrix(
     "wrong",
     [
         {"issuer": "https://issuer.example"},

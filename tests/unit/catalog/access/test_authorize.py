@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT, MovableTime
+from tests.unit.matrix import matrix
 
 from opentalos.catalog.access.authorize import Authorizer, permissions_of
 from opentalos.catalog.access.grants import grant_seen, granted, grants_seen, revoked
@@ -28,7 +29,7 @@ def _topic(owner: str, **acl: int) -> Topic:
     )
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("principal", "topic", "mask"),
     [
         (ALICE, _topic("alice"), 31),

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT
+from tests.unit.matrix import matrix
 
 from opentalos.catalog.access.authorize import permissions_of
 from opentalos.catalog.tables.table import (
@@ -120,7 +121,7 @@ def _granted(**rights: AppRight | TeamRight) -> Table:
     return replace(TABLE, app_acl=apps, team_acl=teams)
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("principal", "table", "mask"),
     [
         (ALICE, _granted(), 31),

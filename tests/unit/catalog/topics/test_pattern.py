@@ -4,6 +4,7 @@ import string
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.matrix import matrix
 
 from opentalos.catalog.topics.pattern import PATTERN_CHARS_MAX, Pattern
 from opentalos.model.errors import BadRequest
@@ -29,7 +30,7 @@ def test_a_pattern_matches_whole_names(pattern: str, matching: list[str], other:
     assert [name for name in other if compiled.matches(name)] == []
 
 
-@pytest.mark.parametrize(
+@matrix(
     "pattern",
     [
         *("", "a{2}", "^a", "a$", "(a", "a)", "[a", "+", "a**", "a*+", "\\", r"\b", "(?=a)", "?"),

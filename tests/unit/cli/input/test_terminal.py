@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from tests.unit.matrix import matrix
 
 from opentalos.cli.input.confirm import confirm
 from opentalos.cli.input.interrupt import stopping
@@ -123,7 +124,7 @@ def test_a_user_on_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     confirm("Delete it?", False)
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("arguments", "says"),
     [
         (["produce", "t", "--format", "json", "--key-separator", ":"], "JSON lines have keys"),

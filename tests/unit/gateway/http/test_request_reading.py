@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 from tests.unit.gateway.http.support import LIMITS, Bench, request, statuses
+from tests.unit.matrix import matrix
 
 from opentalos.gateway.http.connection import AHEAD_BYTES, FEED_BYTES_MAX
 from opentalos.gateway.http.fairness.body_budget import UNSHARED_BYTES, Claim
@@ -163,7 +164,7 @@ def test_chunks_of_single_bytes_are_read() -> None:
     assert statuses(transport.written) == [200]
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("head", "status"),
     [
         ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", 400),

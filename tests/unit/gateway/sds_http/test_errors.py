@@ -1,6 +1,6 @@
 """Every error has an SDS code, and the code is what the clients may do about it."""
 
-import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.gateway.sds_http.errors import CODES, exception_of
 from opentalos.model import errors
@@ -16,12 +16,12 @@ CLASSES = [
 REPEATED = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.THROUGHPUT_EXCEED, ErrorCode.REQUEST_TIMEOUT)
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@matrix("cls", CLASSES)
 def test_every_error_is_in_the_table(cls: type[TalosError]) -> None:
     assert cls in CODES
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@matrix("cls", CLASSES)
 def test_clients_repeat_what_was_not_done_and_nothing_else(cls: type[TalosError]) -> None:
     code = exception_of(cls("why")).errorCode
     assert (code in REPEATED) == issubclass(cls, Unavailable)

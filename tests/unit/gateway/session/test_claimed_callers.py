@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.gateway.http.fairness.body_budget import Claim
 from opentalos.gateway.session.claimed_callers import PEERS, ClaimedCallers, claimed_key
@@ -12,7 +13,7 @@ from opentalos.wire.peer_proof import CALL, TRANSFER
 PAIR = base64.b64encode(b"KA:secret")
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("authorization", "key_id"),
     [
         (b"Galaxy-V3 KA:c2ln", "KA"),

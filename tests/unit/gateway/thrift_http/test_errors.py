@@ -1,6 +1,6 @@
 """Every error has a form in both gateways, and the form is what the clients need."""
 
-import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.gateway.rest.routing.errors import STATUS, problem
 from opentalos.gateway.thrift_http.errors import FORMS, form_of, text_of
@@ -15,13 +15,13 @@ CLASSES = [
 ]
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@matrix("cls", CLASSES)
 def test_every_error_is_in_both_tables(cls: type[TalosError]) -> None:
     assert cls in FORMS
     assert cls in STATUS
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@matrix("cls", CLASSES)
 def test_the_form_is_the_one_that_clients_understand(cls: type[TalosError]) -> None:
     form = form_of(cls("why"))
     assert ErrorCode(form.code) in ErrorCode

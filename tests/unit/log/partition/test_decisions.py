@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.log.manifest.manifest import SEGMENTS_SOFT_MAX
 from opentalos.log.partition.decisions import (
@@ -63,7 +64,7 @@ def partition(
     )
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("asked", "now_s", "due"),
     [
         (partition(895), 87.0, None),

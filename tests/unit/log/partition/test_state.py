@@ -2,6 +2,7 @@
 
 import pytest
 from tests.unit.log.bed import TOPIC, Answers, block, open_bed, payloads, put, until
+from tests.unit.matrix import matrix
 
 from opentalos.log.partition.state import (
     END_CERTAIN,
@@ -25,7 +26,7 @@ ILLEGAL = [
 BEGINNINGS = (Event.CLAIM, Event.COMMIT, Event.ROLL, Event.SEAL)
 
 
-@pytest.mark.parametrize(("state", "event"), ILLEGAL, ids=lambda member: member.name)
+@matrix(("state", "event"), ILLEGAL)
 def test_a_pair_that_the_table_does_not_have_raises(state: State, event: Event) -> None:
     with pytest.raises(IllegalTransition, match=f"event {event.name} in state {state.name}"):
         next_state(state, event)

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.log.segment.damage import PAGE_BYTES, left_by_crash
 from opentalos.log.segment.format import (
@@ -42,7 +43,7 @@ def test_a_flipped_bit_anywhere_is_rot_whatever_the_payload(kind: str) -> None:
         assert not judged(bytes(rotten), 1_000, at_end=False), at
 
 
-@pytest.mark.parametrize("at", range(BLOCK_HEADER_BYTES))
+@matrix("at", range(BLOCK_HEADER_BYTES))
 def test_a_flipped_bit_in_a_header_is_rot_with_other_blocks_behind(at: int) -> None:
     rotten = bytearray(stored(b"abc" * 50) + stored(b"behind" * 30, base=41))
     rotten[at] ^= 4

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.model.errors import ConfigError
 from opentalos.sdk.core.config import ClientConfig, TlsSettings
@@ -85,7 +86,7 @@ def test_the_environment_names_endpoints_and_key() -> None:
         ClientConfig.from_environment({"TALOS_URL": "http://a:1", "TALOS_KEY": "AK"})
 
 
-@pytest.mark.parametrize(
+@matrix(
     "bad",
     [
         {"endpoints": ()},
@@ -104,7 +105,6 @@ def test_the_environment_names_endpoints_and_key() -> None:
         {"connections_max": 0},
         {"reply_bytes_max": 0},
     ],
-    ids=str,
 )
 def test_a_value_out_of_its_range_is_refused(bad: dict[str, Any]) -> None:
     good: dict[str, Any] = {"endpoints": ("http://a:1",), "key_id": "AK", "secret": "secret"}

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar, get_type_hints
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos import sdk
 from opentalos.sdk import aio, stream, tables
@@ -69,7 +70,7 @@ def shown(member: Any) -> str:
     )
 
 
-@pytest.mark.parametrize(("ours", "theirs"), PAIRS, ids=lambda cls: cls.__module__)
+@matrix(("ours", "theirs"), PAIRS)
 def test_both_have_the_same_calls(ours: type, theirs: type) -> None:
     assert public(ours).keys() - {"close"} == public(theirs).keys() - {"close"}
     assert hasattr(ours, "close") == hasattr(theirs, "close")
@@ -78,7 +79,7 @@ def test_both_have_the_same_calls(ours: type, theirs: type) -> None:
             assert shown(member) == shown(public(theirs)[name]), name
 
 
-@pytest.mark.parametrize(("ours", "theirs"), PAIRS, ids=lambda cls: cls.__module__)
+@matrix(("ours", "theirs"), PAIRS)
 def test_both_are_made_with_the_same_arguments(ours: type, theirs: type) -> None:
     if ours in PARTS:
         return
@@ -89,7 +90,7 @@ def test_both_are_made_with_the_same_arguments(ours: type, theirs: type) -> None
     assert [found.annotation for found in mine][1:] == [found.annotation for found in other][1:]
 
 
-@pytest.mark.parametrize(("ours", "theirs"), PAIRS, ids=lambda cls: cls.__module__)
+@matrix(("ours", "theirs"), PAIRS)
 def test_every_derived_call_is_that_of_the_same_name(ours: type, theirs: type) -> None:
     for name, method in derived(ours).items():
         assert inspect.unwrap(method) is getattr(theirs, name)

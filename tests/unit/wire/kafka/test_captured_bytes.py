@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.gateway.kafka.handlers import TABLE
 from opentalos.wire.kafka.apis import ApiKey, api_of, read_header, read_response, skip_tags
@@ -40,7 +40,7 @@ PAIRS = {(exchange.key, exchange.version) for exchange in EXCHANGES}
 NAMES = [f"{each.key.name}-{each.version}-{each.client.split()[0]}" for each in EXCHANGES]
 
 
-@pytest.mark.parametrize("exchange", EXCHANGES, ids=NAMES)
+@matrix("exchange", EXCHANGES, ids=NAMES)
 def test_a_request_is_decoded_and_encoded_to_the_same_bytes(exchange: Exchange) -> None:
     cursor = Cursor(exchange.request)
     api = api_of(exchange.key)
@@ -56,7 +56,7 @@ def test_a_request_is_decoded_and_encoded_to_the_same_bytes(exchange: Exchange) 
     assert out == exchange.request[begin:]
 
 
-@pytest.mark.parametrize("exchange", EXCHANGES, ids=NAMES)
+@matrix("exchange", EXCHANGES, ids=NAMES)
 def test_a_response_is_decoded_and_encoded_to_the_same_bytes(exchange: Exchange) -> None:
     cursor = Cursor(exchange.response)
     api = api_of(exchange.key)

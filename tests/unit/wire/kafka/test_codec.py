@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.wire.kafka.apis import (
     Api,
@@ -93,9 +94,7 @@ def round_trip(kind: type[KafkaStruct], version: int, draw: Random) -> None:
     assert cursor.position == len(out)
 
 
-@pytest.mark.parametrize(
-    ("key", "version"), EVERY, ids=lambda item: str(getattr(item, "name", item))
-)
+@matrix(("key", "version"), EVERY)
 def test_round_trip(key: ApiKey, version: int) -> None:
     api, draw = api_of(key), Random(f"{key}-{version}")
     for _ in range(10):
@@ -103,7 +102,7 @@ def test_round_trip(key: ApiKey, version: int) -> None:
         round_trip(api.response, version, draw)
 
 
-@pytest.mark.parametrize("key", ApiKey, ids=lambda key: key.name)
+@matrix("key", ApiKey)
 def test_the_key_is_that_of_the_definition(key: ApiKey) -> None:
     api = api_of(key)
     for version in versions_of(api):
@@ -117,9 +116,7 @@ def test_the_key_is_that_of_the_definition(key: ApiKey) -> None:
         assert read_response(api, version, Cursor(raw, 4)) == (9, api.response())
 
 
-@pytest.mark.parametrize(
-    ("key", "version"), EVERY, ids=lambda item: str(getattr(item, "name", item))
-)
+@matrix(("key", "version"), EVERY)
 def test_damaged_bytes_are_refused_or_read_within_bounds(key: ApiKey, version: int) -> None:
     """Each byte in turn is changed: lengths lie, are negative or huge, and nothing else fails."""
     api, draw = api_of(key), Random(f"{key}+{version}")

@@ -4,9 +4,9 @@ import struct
 from random import Random
 from typing import Any
 
-import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.static.protocol import Entity
+from tests.unit.matrix import matrix
 from tests.unit.wire.kafka.foreign_codec import decoded, drawn, encoded, ours, plain
 
 from opentalos.wire.kafka.apis import (
@@ -41,11 +41,7 @@ def compare(kind: type[KafkaStruct], foreign: type[Entity], version: int, draw: 
     assert out == theirs
 
 
-def named(item: object) -> str:
-    return str(getattr(item, "name", item))
-
-
-@pytest.mark.parametrize(("key", "version"), EVERY, ids=named)
+@matrix(("key", "version"), EVERY)
 def test_each_reads_what_the_other_wrote(key: ApiKey, version: int) -> None:
     """It knows all of our versions: a new one that it lacks fails here."""
     api, draw = api_of(key), Random(f"{key}/{version}")
@@ -55,7 +51,7 @@ def test_each_reads_what_the_other_wrote(key: ApiKey, version: int) -> None:
         compare(api.response, response, version, draw)
 
 
-@pytest.mark.parametrize(("key", "version"), EVERY, ids=named)
+@matrix(("key", "version"), EVERY)
 def test_headers(key: ApiKey, version: int) -> None:
     api, draw = api_of(key), Random(f"{key}|{version}")
     kind = load_request_schema(key, version)

@@ -7,6 +7,7 @@ from random import Random
 
 import cramjam
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.model.message import Compression
 from opentalos.wire.kafka.errors import ErrorCode
@@ -96,7 +97,7 @@ def test_only_offset_and_epoch_change_on_the_way_back() -> None:
     assert prove_now(read_batch(back))
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("batch", "code"),
     [
         (None, ErrorCode.CORRUPT_MESSAGE),

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.matrix import matrix
 
 from opentalos.model.errors import TalosError
 from opentalos.wire.metrics.falcon import POINTS_MAX, TAGS_MAX, Point, PushError, decode_push
@@ -64,7 +65,7 @@ def test_tags_may_be_left_out() -> None:
     assert found.tags == {}
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("changes", "field"),
     [
         ({"value": -1}, "value"),

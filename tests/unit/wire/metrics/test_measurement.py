@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.matrix import matrix
 
 from opentalos.model.errors import NewerFormat, TalosError
 from opentalos.wire.metrics.measurement import (
@@ -83,7 +84,7 @@ def test_a_newer_version_is_recognized() -> None:
         decode_measurement(event(v=2, sums="something new"))
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("changes", "field"),
     [
         ({"v": "1"}, "v"),

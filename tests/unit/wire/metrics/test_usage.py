@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.model.errors import BadRequest, NewerFormat
 from opentalos.wire.metrics.usage import EVENT_BYTES_MAX, UsageEvent
@@ -32,7 +33,7 @@ def test_unknown_fields_are_ignored_and_a_newer_version_is_named() -> None:
         UsageEvent.decode(changed(v=2, records="none of our business"))
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("fields", "reason"),
     [
         ({"v": "gone"}, "v is missing"),

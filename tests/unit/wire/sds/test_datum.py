@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.matrix import matrix
 
 from opentalos.model.datum import DataType, Datum
 from opentalos.model.errors import ValidationFailed
@@ -70,7 +71,7 @@ def test_infinity_is_a_float(value: float) -> None:
     assert from_struct(made(DataType.FLOAT, doubleValue=value)).value == value
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("type_", "branches"),
     [
         (None, {"boolValue": True}),

@@ -5,6 +5,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.broker.tables.shard import state as state_module
 from opentalos.broker.tables.shard.state import (
@@ -26,7 +27,7 @@ def life_in(state: State) -> ShardLife:
     return life
 
 
-@pytest.mark.parametrize(("state", "event"), [*product(State, Event)])
+@matrix(("state", "event"), [*product(State, Event)])
 def test_an_event_is_a_transition_or_illegal(state: State, event: Event) -> None:
     life = life_in(state)
     if (state, event) in TRANSITIONS:

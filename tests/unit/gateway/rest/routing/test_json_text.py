@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.matrix import matrix
 
 from opentalos.gateway.rest.routing import json_text
 from opentalos.gateway.rest.routing.json_text import DEPTH_MAX, decoded, encoded, parse
@@ -75,7 +76,7 @@ def test_any_text_is_valid_for_both_or_for_neither(text: str) -> None:
         assert (checked is BadRequest) == (whole is BadRequest)
 
 
-@pytest.mark.parametrize(
+@matrix(
     "text",
     [
         b"", b" ", b"[", b"[1,]", b"[1 2]", b"{", b'{"a"}', b'{"a":}', b'{"a":1,}', b"{1:2}",

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.gateway.rest.table.row_format import columns_of, condition_of, shown
 from opentalos.model.datum import DataType, Datum
@@ -26,7 +27,7 @@ VALUES: dict[str, tuple[Any, Any]] = {  # as JSON, and as a value
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", list(VALUES))
+@matrix("name", list(VALUES))
 def test_a_value_of_every_type_goes_there_and_back(name: str) -> None:
     sent, value = VALUES[name]
     found = columns_of(SCHEMA, {name: sent})
@@ -68,7 +69,7 @@ def test_what_json_has_no_number_for_is_a_text(text: str) -> None:
     assert shown(found) == {"double": text}
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("name", "value"),
     [
         ("bool", 1), ("int32", True), ("int32", 1.5), ("int32", "1"), ("double", "1"),

@@ -5,6 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.billing.plans.price_plan import PricePlan, Resource, Rounding
@@ -79,7 +80,7 @@ def test_the_latest_version_up_to_a_month_is_in_force(tmp_path: Path) -> None:
     assert plans.at("other", Month(2026, 1)) is None
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("old", "new", "line", "words"),
     [
         ("from = 10", "from = 9", 14, "overlaps"),

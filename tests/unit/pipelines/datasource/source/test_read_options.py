@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.model.errors import ConfigError, InvalidName
 from opentalos.pipelines.datasource import TalosDataSource
@@ -38,7 +39,7 @@ def test_names_of_options_have_any_case() -> None:
     assert (found.messages_max, found.skip_expired) == (7, True)
 
 
-@pytest.mark.parametrize(
+@matrix(
     ("given", "text"),
     [
         (SERVER, "give one of the options topic, topics, topicPattern; found none"),

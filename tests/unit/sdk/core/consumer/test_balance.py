@@ -4,6 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.sdk.core.consumer.balance import Move, balance
 
@@ -66,7 +67,7 @@ def official(me: str, holdings: Mapping[str, list[int]], partitions: int) -> Mov
     return Move(take=tuple(idle[: parts[place] - len(held)]))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@matrix("seed", range(40))
 def test_our_rule_and_the_official_one_settle_without_stealing(seed: int) -> None:
     source = random.Random(seed)
     partitions, names = source.randint(1, 24), [f"w{n}" for n in range(source.randint(1, 6))]

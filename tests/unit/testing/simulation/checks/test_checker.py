@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 
 import pytest
+from tests.unit.matrix import matrix
 from tests.unit.testing.simulation.checks import (
     assigned_stories,
     cluster_stories,
@@ -64,12 +65,12 @@ HAVING += assigned_stories.HAVING
 FREE += assigned_stories.FREE
 
 
-@pytest.mark.parametrize(("name", "story"), HAVING)
+@matrix(("name", "story"), HAVING)
 def test_an_anomaly_is_found_under_its_name(name: str, story: Story) -> None:
     assert name in names(history_of(story))
 
 
-@pytest.mark.parametrize(("name", "story"), FREE)
+@matrix(("name", "story"), FREE)
 def test_a_legal_history_near_an_anomaly_passes(name: str, story: Story) -> None:
     assert check(history_of(story)) == [], name
 
@@ -79,7 +80,7 @@ def test_every_anomaly_has_both_kinds_of_histories() -> None:
     assert all(having and free for having, free in CASES.values())
 
 
-@pytest.mark.parametrize("story", [having[0] for having, _ in CASES.values()])
+@matrix("story", [having[0] for having, _ in CASES.values()])
 def test_a_history_is_judged_alike_after_a_round_through_json(story: Story, tmp_path: Path) -> None:
     history = history_of(story)
     path = tmp_path / "history.jsonl"

@@ -5,6 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.model.errors import (
     Fenced,
@@ -63,7 +64,7 @@ async def written(store: FaultyFileStore, durability: Durability) -> FaultyAppen
     return file
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@matrix("seed", SEEDS)
 def test_what_a_synced_commit_acknowledged_survives_a_power_loss(seed: int) -> None:
     async def scenario(scene: Scene) -> None:
         file = await written(scene.store(), Durability.SYNCED)

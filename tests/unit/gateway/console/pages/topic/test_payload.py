@@ -1,8 +1,9 @@
 """Views of a message's data, and what masks hide in all of them."""
 
 import json
+from itertools import product
 
-import pytest
+from tests.unit.matrix import matrix
 
 from opentalos.gateway.console.pages.topic.payload import (
     MASK,
@@ -15,23 +16,23 @@ from opentalos.gateway.console.pages.topic.payload import (
 MOST = 1 << 16
 CARD = names_of("card, Secret")
 NONE = names_of("")
+VIEWS = ["auto", "json", "text", "hex"]
 
 
-@pytest.mark.parametrize("view", ["auto", "json", "text", "hex"])
-@pytest.mark.parametrize(
-    "data",
-    [
-        b'{"card": "4111", "n": 1}',
-        b'{"CARD": "4111"}',
-        b'{"a": [{"b": {"secret": {"x": "4111"}}}]}',
-        b'{"card": "4111", "card": "x"}',
-        b'{"a": {"card": "4111"}, "a": 2}',
-        b'{"n": 1}\n{"card": "4111"}\n',
-        b'\xef\xbb\xbf{"card": "4111"}',
-        '{"card": "4111"}'.encode("utf-16"),
-        b'  {"c\\u0061rd": "4111"}  ',
-    ],
-)
+MASKED = [
+    b'{"card": "4111", "n": 1}',
+    b'{"CARD": "4111"}',
+    b'{"a": [{"b": {"secret": {"x": "4111"}}}]}',
+    b'{"card": "4111", "card": "x"}',
+    b'{"a": {"card": "4111"}, "a": 2}',
+    b'{"n": 1}\n{"card": "4111"}\n',
+    b'\xef\xbb\xbf{"card": "4111"}',
+    '{"card": "4111"}'.encode("utf-16"),
+    b'  {"c\\u0061rd": "4111"}  ',
+]
+
+
+@matrix(("data", "view"), product(MASKED, VIEWS))
 def test_no_view_shows_a_masked_value(data: bytes, view: str) -> None:
     found = shown(data, view, CARD, MOST)
     assert found.hidden >= 1
@@ -53,27 +54,27 @@ def test_views() -> None:
     assert shown(b"42", "auto", NONE, MOST)[:2] == ("text", "42")
 
 
-@pytest.mark.parametrize("view", ["auto", "json", "text", "hex"])
-@pytest.mark.parametrize(
-    ("data", "kind"),
-    [
-        (b"card 4111", "text"),
-        (b"4111", "text"),
-        (b'"4111"', "text"),
-        (b'{"card": "4111"', "text"),
-        (b'{"n": 1}\ncard 4111\n', "text"),
-        (b"[" * 100_000 + b"4111", "text"),
-        (b"\x00\x00\x00\x00\x07\x084111", "binary data, perhaps with schema id 7"),
-        (b"\x0a\x094111 1111", "text"),  # so may tags and lengths of Protobuf look
-        (b"\x12\x044111", "binary data"),
-        (b"\x00\x084111", "binary data, perhaps with schema id 137638193"),
-        (b"\x00\x08", "binary data"),
-        (b"Obj\x01\x044111", "an Avro file"),
-    ],
-)
+WITHHELD = [
+    (b"card 4111", "text"),
+    (b"4111", "text"),
+    (b'"4111"', "text"),
+    (b'{"card": "4111"', "text"),
+    (b'{"n": 1}\ncard 4111\n', "text"),
+    (b"[" * 100_000 + b"4111", "text"),
+    (b"\x00\x00\x00\x00\x07\x084111", "binary data, perhaps with schema id 7"),
+    (b"\x0a\x094111 1111", "text"),  # so may tags and lengths of Protobuf look
+    (b"\x12\x044111", "binary data"),
+    (b"\x00\x084111", "binary data, perhaps with schema id 137638193"),
+    (b"\x00\x08", "binary data"),
+    (b"Obj\x01\x044111", "an Avro file"),
+]
+
+
+@matrix(("withheld", "view"), product(WITHHELD, VIEWS))
 def test_what_has_no_fields_is_withheld_while_there_are_masks(
-    data: bytes, kind: str, view: str
+    withheld: tuple[bytes, str], view: str
 ) -> None:
+    data, kind = withheld
     found = shown(data, view, CARD, MOST)
     assert (found.view, found.bytes_count, found.hidden) == ("withheld", len(data), 0)
     assert found.text == f"{kind}: not shown, because it cannot be masked by field"
