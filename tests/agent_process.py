@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.server_process import ROOT_KEY
+from tests.waiting import WaitEnded, ended, limit_s
 
 TALOS = Path(sys.executable).parent / "talos"
-STOP_TIMEOUT_S = 30.0
 
 
 @dataclass
@@ -64,7 +64,7 @@ class AgentProcess:
 
     def post(self, body: bytes, *, path: str = "/v1/push", method: str = "POST") -> tuple[int, str]:
         """Status and text of one request on a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=limit_s())
         try:
             connection.request(method, path, body, {"Content-type": "application/json"})
             reply = connection.getresponse()
@@ -86,11 +86,11 @@ class AgentProcess:
             return 0
         process.send_signal(how)
         try:
-            return process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+            return ended(process, "the agent ends")
+        except WaitEnded as error:
+            raise WaitEnded(f"{error}\n{self.stderr()}") from None
+        finally:
             process.kill()
             process.wait()
-            raise AssertionError(f"the agent did not end\n{self.stderr()}") from None
-        finally:
             if process.stdout is not None:
                 process.stdout.close()

@@ -13,21 +13,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.cluster_processes import ClusterProcesses, wait_until
+from tests.cluster_processes import ClusterProcesses
 from tests.compat.conftest import Sdk, sdk_environment
 from tests.raw_client import RawClient, RawTopic, TalosError, idl
 from tests.server_process import ServerProcess
+from tests.waiting import ended, eventually, limit_s
 
 from opentalos.testing.simulation.checks.checker import check
 from opentalos.testing.simulation.history import History, Recorder
 
 PARTITIONS = 3
 PAUSE_S = 0.04  # between two puts of one writer: two cores carry servers, backends and clients
-START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 120.0
-PROGRESS_TIMEOUT_S = 120.0
 PINNED = {"galaxy.talos.client.is.auto.location": False}  # always asks the server of its URL
-ZOMBIE_TIMEOUT_S = 60.0
 UNKNOWN_CODE = 2
 
 
@@ -52,10 +49,9 @@ class Program:
     def wait_started(self) -> None:
         """Wait for its first line."""
         path = Path(self.stdout.name)
-        wait_until(
-            lambda: path.stat().st_size > 0 or self.process.poll() is not None,
+        eventually(
             f"{path.stem} starts",
-            START_TIMEOUT_S,
+            lambda: path.stat().st_size > 0 or self.process.poll() is not None,
         )
         assert path.stat().st_size > 0, self._complaint()
 
@@ -73,7 +69,7 @@ class Program:
         """Close its stdin, which it takes as the end."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        assert self.process.wait(STOP_TIMEOUT_S) == 0, self._complaint()
+        assert ended(self.process, f"{self.path.stem} ends") == 0, self._complaint()
 
     def close(self) -> None:
         """Kill it if it still runs."""
@@ -165,15 +161,20 @@ class Traffic:
     def wait_progress(self) -> None:
         """Wait until every partition has acknowledged something more."""
         before = self.acknowledged()
-        deadline = time.monotonic() + PROGRESS_TIMEOUT_S
-        while True:
+
+        def stuck() -> list[int]:
             now = self.acknowledged()
-            if all(now[partition] > count for partition, count in before.items()):
-                return
+            return [partition for partition, count in before.items() if now[partition] <= count]
+
+        def none_is_stuck() -> bool:
             self._check_alive()
-            stuck = [partition for partition, count in before.items() if now[partition] <= count]
-            assert time.monotonic() < deadline, f"partitions {stuck} acknowledge nothing"
-            time.sleep(0.3)
+            return not stuck()
+
+        eventually(
+            "every partition acknowledges a put",
+            none_is_stuck,
+            state=lambda: f"partitions {stuck()} acknowledge nothing",
+        )
 
     def wait_commits(self) -> None:
         """Wait until the group has committed something more."""
@@ -183,7 +184,7 @@ class Traffic:
             self._check_alive()
             return self._commits() > before
 
-        wait_until(more, "commits continue", PROGRESS_TIMEOUT_S)
+        eventually("commits continue", more)
 
     def _check_alive(self) -> None:
         """Fail with what a program that ended early has to say, not with what it left undone."""
@@ -206,7 +207,7 @@ class Traffic:
         self.zombies.append(sent)
 
     def _put(self, port: int, partition: int) -> None:
-        client = RawClient(port, timeout_s=ZOMBIE_TIMEOUT_S)
+        client = RawClient(port)
         name = idl("topic").TopicTalosResourceName(self.resource)
         one = f"zombie-{os.urandom(4).hex()}"
         put = self.recorder.invoke(one, "put", topic=self.topic, partition=partition, ids=[one])
@@ -227,7 +228,7 @@ class Traffic:
         for program in self.programs:
             program.stop()
         for zombie in self.zombies:
-            zombie.join(ZOMBIE_TIMEOUT_S)
+            zombie.join(limit_s())
         final = str(self.folder / "final.jsonl")
         self._sdk(0).run("load_final", topic=self.topic, partitions=PARTITIONS, history=final)
 

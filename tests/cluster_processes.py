@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,15 +18,10 @@ from typing import Any
 from tests.conftest import RunningBackends
 from tests.raw_client import RawClient, idl
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
+from tests.waiting import completed, eventually, limit_s
 
 from opentalos.backends.ports import free_ports
 
-READY_TIMEOUT_S = 150.0  # a Java machine starts in each process, several at once
-STOP_TIMEOUT_S = 60.0
-SETTLE_TIMEOUT_S = 120.0
-REST_TIMEOUT_S = 30.0
-VERIFY_TIMEOUT_S = 120.0
-POLL_S = 0.1
 SESSION_S = 5.0  # shorter ones end by themselves when the machine is busy
 LEASE_S = 4.0
 RESTART_S = 20.0
@@ -57,19 +53,31 @@ lease_s = {lease_s}
 """
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> float:
-    """Wait, and return how long it took. AssertionError when time is over."""
+def wait_none_left(
+    what: str, left: Callable[[], int], state: Callable[[], object] | None = None
+) -> float:
+    """Wait until ``left`` is 0; returns the seconds that took.
+
+    As long as it becomes less, the wait may last: 1,000 partitions need more than three do.
+    """
     began = time.monotonic()
-    while not condition():
-        waited_s = time.monotonic() - began
-        assert waited_s < timeout_s, f"not after {waited_s:.0f} s: {what}"
-        time.sleep(POLL_S)
+    least = left()
+    while least:
+        now = least
+
+        def less(bound: int = least) -> bool:
+            nonlocal now
+            now = left()
+            return now < bound
+
+        eventually(what, less, state=state)
+        least = now
     return time.monotonic() - began
 
 
 def rest_get(server: ServerProcess, path: str) -> dict[str, Any]:
     """What an administrator is answered. AssertionError: another status than 200."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=REST_TIMEOUT_S)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=limit_s())
     pair = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}".encode()
     headers = {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
     try:
@@ -123,8 +131,6 @@ class ClusterProcesses:
                 self.folder / server,
                 config + self.config,
                 port=port,
-                ready_timeout_s=READY_TIMEOUT_S,
-                stop_timeout_s=STOP_TIMEOUT_S,
                 environment=QUICK_START,
             )
             if server in self.launchers:
@@ -187,14 +193,12 @@ class ClusterProcesses:
 
     def controller(self) -> str:
         """Name of the controller, once all running servers name the same one."""
-        found: list[str] = []
 
-        def agreed() -> bool:
-            found[:] = {str(status["leader"]) for status in self._statuses()}
-            return len(found) == 1 and bool(found[0])
+        def agreed() -> str:
+            leaders = {str(status["leader"]) for status in self._statuses()}
+            return leaders.pop() if len(leaders) == 1 else ""
 
-        wait_until(agreed, "the servers agree on a controller", SETTLE_TIMEOUT_S)
-        return found[0]
+        return eventually("the servers agree on a controller", agreed, state=self.said)
 
     def owners(self, resource: str, name: str | None = None) -> dict[int, str]:
         """Which server serves each partition of a topic, as ``name`` reports to clients."""
@@ -213,9 +217,17 @@ class ClusterProcesses:
 
         Each is asked: one that has just lost its session says what it knew before.
         """
+        return not self._unsettled()
+
+    def _unsettled(self) -> int:
+        """0 if it is settled; less when partitions have come to rest."""
         statuses = self._statuses()
         leaders = {status["leader"] for status in statuses}
-        return len(leaders) == 1 and all(map(self._is_settled, statuses))
+        if leaders != {""} and len(leaders) == 1:
+            if all(map(self._is_settled, statuses)):
+                return 0
+            return 1 + sum(map(self._in_motion, statuses))
+        return sys.maxsize
 
     def _statuses(self) -> list[dict[str, Any]]:
         """What each running server says of the cluster; of one that does not answer, nothing."""
@@ -225,30 +237,23 @@ class ClusterProcesses:
             return [{"leader": ""}]
 
     def _is_settled(self, status: dict[str, Any]) -> bool:
-        if not status["leader"]:
-            return False
         serving = {server["name"] for server in status["servers"] if server["state"] == "serving"}
-        quiet = not status["moving"] and not status["unassigned"] and not status["lent"]
-        return serving == set(self.running) and quiet
+        return serving == set(self.running) and not self._in_motion(status)
 
-    def wait_settled(self, timeout_s: float = SETTLE_TIMEOUT_S) -> float:
+    @staticmethod
+    def _in_motion(status: dict[str, Any]) -> int:
+        """How many partitions move, wait for a server or are lent."""
+        return len(status["moving"]) + int(status["unassigned"]) + int(status["lent"])
+
+    def wait_settled(self) -> float:
         """Wait until it is settled; returns the seconds that took."""
-        try:
-            return wait_until(self.settled, "the cluster settles", timeout_s)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.said()}") from None
+        return wait_none_left("the cluster settles", self._unsettled, self.said)
 
     def verify(self) -> "subprocess.CompletedProcess[str]":
         """``talos log verify`` on its storage; refused while servers run on that."""
         folder = self.servers[self.names[0]].folder
         command = [str(TALOS), "log", "verify", "--config", str(folder / "config.toml")]
-        return subprocess.run(
-            [*command, "--data", str(folder / "data")],
-            capture_output=True,
-            text=True,
-            timeout=VERIFY_TIMEOUT_S,
-            check=False,
-        )
+        return completed([*command, "--data", str(folder / "data")])
 
     def said(self) -> str:
         """The end of every server's log."""

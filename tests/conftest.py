@@ -1,40 +1,60 @@
-"""What every test may have: real backends, a time limit, processor time in the report, and an
-orderly end of a process with a Java machine."""
+"""What every test may have: real backends, limits, and an orderly end of a process with a Java
+machine.
+
+A unit test has a limit of processor time, which no pause of the machine uses up. The limits of wall
+time only end a test that hangs: waits end before, see ``tests/waiting.py``.
+"""
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.accelerator import WHY_NOT
 from tests.native_encoder import WHY_NO_COLUMNS, WHY_NO_ROWS
+from tests.waiting import scale
 
 from opentalos.backends.fleet import Fleet
 
 HERE = Path(__file__).parent
 STATUS = pytest.StashKey[int]()
-# Of a test with processes, servers or many seeds. It only ends one that hangs: on a machine that is
-# busy with other jobs, the start of a server alone has taken 20 s, the limit of a unit test.
-TIMEOUT_S = 120
-WITH_OTHER_LIMITS = ("unit", "spark")
+UNIT_PROCESSOR_S = 20.0
+UNIT_HANGS_S = 300
+HANGS_S = 900  # several waits, each with a limit of 120 s
 
 
-@pytest.fixture(scope="session", autouse=True)
-def processor_time(record_testsuite_property: Callable[[str, object], None]) -> Iterator[None]:
-    """The report says it, of this process and of those that it started and that have ended."""
-    yield
-    record_testsuite_property("processor_s", f"{sum(os.times()[:4]):.1f}")
+def is_unit(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(HERE / "unit")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A longer time limit for tests that are no unit tests and name none."""
+    """The limit of wall time, also of a test that names its own for a quiet machine."""
     for item in items:
-        part = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else "unit"
-        if part not in WITH_OTHER_LIMITS and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+        own = item.get_closest_marker("timeout")
+        quiet_s = own.args[0] if own else UNIT_HANGS_S if is_unit(item) else HANGS_S
+        item.add_marker(pytest.mark.timeout(quiet_s * scale()), append=False)
+
+
+def _used_too_much(_number: int, _frame: object) -> None:
+    pytest.fail(f"more than {UNIT_PROCESSOR_S:.0f} s of processor time")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """The limit of processor time of a unit test."""
+    if not is_unit(item):
+        return (yield)
+    former = signal.signal(signal.SIGPROF, _used_too_much)
+    signal.setitimer(signal.ITIMER_PROF, UNIT_PROCESSOR_S)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, former)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.server_process import TALOS
+from tests.talking_program import run_talking
+from tests.waiting import ended
 
 # Of the environment that pages are tried in; make package names one with the wheel alone.
 BIN = Path(os.environ.get("OPENTALOS_DOCS_BIN", TALOS.parent))
@@ -56,7 +58,7 @@ def serving(folder: Path, command: str) -> Iterator[str]:
         yield line.removeprefix("ready http://")
     finally:
         server.terminate()
-        status = server.wait(60)
+        status = ended(server, f"{command} ends")
         server.stdout.close()
     assert status == 0
 
@@ -66,7 +68,7 @@ def wanted(text: str) -> str:
     return "(?s:" + re.escape(text.strip()).replace(re.escape("..."), ".*") + ")"
 
 
-def run_page(page: str, folder: Path, *, script_s: float) -> str:
+def run_page(page: str, folder: Path) -> str:
     """What the page's commands write; it is what the page shows."""
     found = blocks(page)
     script, outputs = ["set -e"], {}
@@ -80,16 +82,13 @@ def run_page(page: str, folder: Path, *, script_s: float) -> str:
     serve = [item.text.strip() for item in found if item.title == "serve"]
     assert serve == ["talos serve"]
     with serving(folder, serve[0]) as address:
-        done = subprocess.run(
-            ["bash", "-c", "\n".join(script).replace(LISTEN, address)],
-            cwd=folder, env=environment(), capture_output=True, text=True, timeout=script_s,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    parts = re.split(rf"^{MARK} (\d+)\n", done.stdout, flags=re.MULTILINE)
+        command = ["bash", "-c", "\n".join(script).replace(LISTEN, address)]
+        said = run_talking(command, folder, environment())
+    parts = re.split(rf"^{MARK} (\d+)\n", said, flags=re.MULTILINE)
     shown = dict(zip(map(int, parts[1::2]), parts[2::2], strict=True))
     for number, text in outputs.items():
         assert re.fullmatch(wanted(text), shown[number].strip()), shown[number]
-    return done.stdout
+    return said
 
 
 def titles(page: str) -> list[str]:

@@ -17,14 +17,14 @@ from collections.abc import Callable
 from typing import Any
 
 import confluent_kafka
+from tests.waiting import limit_s
 
 from opentalos.testing.simulation.history import Recorder
 
 GROUP = "sharing"
-COMMIT_S = 0.2
+COMMIT_S = 0.2  # from one commit to the next
 PAUSE_S = 0.002  # between two messages
 WAITING_MAX = 200  # messages without an outcome
-FLUSH_S = 60.0
 SEND_ONCE = {"retries": "0", "enable.idempotence": False, "message.timeout.ms": 5_000}
 REPEAT = {"enable.idempotence": True, "message.timeout.ms": 300_000}
 READ = {
@@ -77,7 +77,7 @@ def put(given: dict[str, Any], recorder: Recorder) -> None:
                 topic, text.encode(), partition=partition, on_delivery=outcome_of(operation)
             )
         producer.poll(PAUSE_S)
-    left = producer.flush(FLUSH_S)
+    left = producer.flush(limit_s())
     if left:
         raise TimeoutError(f"{left} messages have no outcome")
 
@@ -114,15 +114,16 @@ def share(given: dict[str, Any], recorder: Recorder) -> None:
         session = next(sessions)
 
     consumer.subscribe([given["topic"]], on_assign=assigned)
-    committed_s = time.monotonic()
+    committed = 0.0
     while not ended():
         message = consumer.poll(0.1)
         if message is not None and blocks_of([message]):
             place = {"topic": given["topic"], "partition": message.partition()}
             operation = recorder.invoke(given["name"], "poll", **place, session=session)
             recorder.ok(operation, blocks=blocks_of([message]))
-        if time.monotonic() > committed_s + COMMIT_S:
-            committed_s = time.monotonic()
+        interval = time.monotonic() // COMMIT_S
+        if interval != committed:
+            committed = interval
             with contextlib.suppress(confluent_kafka.KafkaException):  # others read it once more
                 consumer.commit(asynchronous=False)
     consumer.close()

@@ -7,12 +7,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.server_process import ROOT_KEY, Key
+from tests.waiting import within_limit
 
 from opentalos.wire.kafka.apis import ApiKey, api_of, read_response, write_request
 from opentalos.wire.kafka.codec import Cursor
 from opentalos.wire.kafka.spec import KafkaStruct
-
-ANSWER_S = 60.0
 
 
 class KafkaWire:
@@ -50,13 +49,13 @@ class KafkaWire:
 
     async def frame(self) -> bytes:
         """The next response behind its size; raises IncompleteReadError at the end."""
-        async with asyncio.timeout(ANSWER_S):
+        async with within_limit("the server sends a response"):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             return await self.reader.readexactly(size)
 
     async def ended(self) -> bool:
         """Whether the server closes the connection, whatever it sends before."""
-        async with asyncio.timeout(ANSWER_S):
+        async with within_limit("the server closes the connection"):
             try:
                 while await self.reader.read(65_536):
                     pass

@@ -1,5 +1,6 @@
 """Which files of a store on HDFS are being written, as the NameNode lists them."""
 
+import itertools
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -59,6 +60,10 @@ class OpenFilesWatch:
     def now(self) -> int:
         """The most files that a writer has open. Raises: TalosError: no answer."""
         return max(map(len, open_files(self._client).values()), default=0)
+
+    def paths(self) -> list[str]:
+        """The files that are being written. Raises: TalosError: no answer."""
+        return sorted(itertools.chain(*open_files(self._client).values()))
 
     def stop(self) -> None:
         """End after the call under way."""

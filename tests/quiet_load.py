@@ -1,5 +1,6 @@
 """Puts to random ones of many partitions, so that each is quiet: what a shared journal is for."""
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -10,9 +11,10 @@ from random import Random
 from threading import Event, Thread
 from typing import Any
 
-from tests.cluster_processes import wait_until
+from tests.cluster_processes import wait_none_left
 from tests.raw_client import RawClient, RawTopic, TalosError
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import eventually, limit_s
 
 from opentalos.sdk import ClientConfig, OffsetRange
 from opentalos.sdk.errors import TalosError as SdkError
@@ -26,9 +28,7 @@ WRITERS = 4
 UNKNOWN_CODE = 2
 PAUSE_S = 0.002  # between two puts of a writer
 PAUSE_AFTER_FAILURE_S = 0.02
-PROGRESS_TIMEOUT_S = 120.0
-TOUCH_S = 0.1  # of a partition, and as long as progress may take; 3 ms on a quiet machine
-FINAL_TIMEOUT_S = 150.0  # of one call, repeated while the server has just started
+ANSWER_S = 30.0  # a writer that is not answered by then asks the next server
 LARGE_SHARE = 0.01  # of the puts: these go to the segment itself
 LARGE_BYTES = 70_000
 
@@ -73,17 +73,16 @@ class QuietLoad:
         """The resource name of its topic."""
         return str(self._name.topicTalosResourceName)
 
-    def touch_all(self, timeout_s: float | None = None) -> float:
+    def touch_all(self) -> float:
         """Every partition acknowledged something anew; returns the seconds that took."""
-        if timeout_s is None:
-            timeout_s = PROGRESS_TIMEOUT_S + TOUCH_S * self.partitions
         for number, due in enumerate(self._due):
             due.extend(range(number, self.partitions, len(self._due)))
-        try:
-            return wait_until(self._touched, "every quiet partition is answered", timeout_s)
-        except AssertionError as error:
-            waiting = sorted(partition for due in self._due for partition in due)
-            raise AssertionError(f"{error}: {waiting} are left") from None
+        return wait_none_left(
+            "every quiet partition is answered",
+            # The writers take the partitions that are due in turn, then draw.
+            lambda: sum(map(len, self._due)),
+            state=lambda: f"{sorted(itertools.chain(*self._due))} are left",
+        )
 
     def hold(self) -> None:
         """Begin no further put until ``go_on``."""
@@ -101,7 +100,7 @@ class QuietLoad:
         def all_answered() -> bool:
             return all(now > then for now, then in zip(self.answered, before, strict=True))
 
-        wait_until(all_answered, "every quiet writer is answered", PROGRESS_TIMEOUT_S)
+        eventually("every quiet writer is answered", all_answered)
 
     def stop(self) -> None:
         """End after the calls under way."""
@@ -123,14 +122,10 @@ class QuietLoad:
                     if not bounds:
                         return  # the failure stands for all
 
-    def _touched(self) -> bool:
-        """The writers take the partitions that are due in turn, then draw."""
-        return not any(self._due)
-
     def _write(self, number: int) -> None:
         draw = Random(number)
         server = number % len(self.servers)
-        client = RawClient(self.servers[server].port)
+        client = RawClient(self.servers[server].port, timeout_s=ANSWER_S)
         due = self._due[number]
         count = 0
         with (self.folder / f"quiet-{number}.jsonl").open("w") as sink:
@@ -155,7 +150,7 @@ class QuietLoad:
                 due.rotate(-1)  # one that cannot be written now does not hold up the others
                 server = (server + 1) % len(self.servers)
                 client.close()
-                client = RawClient(self.servers[server].port)
+                client = RawClient(self.servers[server].port, timeout_s=ANSWER_S)
                 self._stopping.wait(PAUSE_AFTER_FAILURE_S)
         client.close()
 
@@ -184,7 +179,7 @@ def final_config(server: ServerProcess) -> ClientConfig:
         endpoints=(server.url,),
         key_id=ROOT_KEY.key_id,
         secret=ROOT_KEY.secret,
-        deadline_s=FINAL_TIMEOUT_S,
+        deadline_s=limit_s(),  # of one call, repeated while the server has just started
     )
 
 

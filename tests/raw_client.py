@@ -19,13 +19,13 @@ from typing import Any
 
 import thriftpy2
 from tests.server_process import ROOT_KEY, Key
+from tests.waiting import limit_s
 from thriftpy2.protocol import TApacheJSONProtocol, TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TMemoryBuffer
 
 memory_buffer: Any = TMemoryBuffer  # thriftpy2 has types for its protocols only
 IDL = Path(__file__).resolve().parent.parent / "idl"
-TIMEOUT_S = 30.0
 
 COMPACT = "application/x-thrift-compact"
 BINARY = "application/x-thrift-binary"
@@ -108,7 +108,7 @@ class RawClient:
 
     port: int
     key: Key = ROOT_KEY
-    timeout_s: float = TIMEOUT_S
+    timeout_s: float = field(default_factory=limit_s)  # a shorter one is what is tested
     tls: ssl.SSLContext | None = None  # the port has TLS
     _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
 
@@ -148,9 +148,10 @@ class RawClient:
 
 
 def connection_to(
-    port: int, tls: ssl.SSLContext | None, timeout_s: float = TIMEOUT_S
+    port: int, tls: ssl.SSLContext | None, timeout_s: float | None = None
 ) -> http.client.HTTPConnection:
-    """A connection to a port of this machine, not opened yet."""
+    """A connection to a port of this machine, not opened yet; by default with the shared limit."""
+    timeout_s = limit_s() if timeout_s is None else timeout_s
     if tls is None:
         return http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
     return http.client.HTTPSConnection("127.0.0.1", port, timeout=timeout_s, context=tls)

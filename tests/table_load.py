@@ -21,9 +21,10 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from tests.cluster_load import Program
-from tests.cluster_processes import rest_get, wait_until
+from tests.cluster_processes import rest_get
 from tests.compat.conftest import NO_NETWORK, PROGRAMS, ROOT, Sdk
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import completed, eventually
 
 from opentalos.model.change import StreamView
 from opentalos.model.errors import TalosError
@@ -42,9 +43,6 @@ PARTITIONS = 3  # of each topic
 SHARDS = 4
 THREADS = 2  # of one load program
 MARK_INTERVAL_S = 0.5
-PROGRESS_TIMEOUT_S = 120.0
-END_TIMEOUT_S = 120.0
-STREAM_TIMEOUT_S = 120.0
 
 
 def sds_environment() -> dict[str, str]:
@@ -135,7 +133,7 @@ class TableLoad:
             since = {group_of(each) for each in done if each.began_s > began_s}
             return bool(since) and since == groups
 
-        wait_until(answered, f"mutations of {self.table} continue", PROGRESS_TIMEOUT_S)
+        eventually(f"mutations of {self.table} continue", answered)
 
     def stop(self) -> None:
         """End the load, mutate each row a last time, read the table."""
@@ -150,10 +148,8 @@ class TableLoad:
         for topic, view in self.streams.items():
             stream = Stream(topic, view)
             with Client(self.config()) as client:
-                wait_until(
-                    partial(stream.ended, client, kept, removed),
-                    f"{topic} has the last changes",
-                    STREAM_TIMEOUT_S,
+                eventually(
+                    f"{topic} has the last changes", partial(stream.ended, client, kept, removed)
                 )
             for partition, records in stream.records.items():
                 self._record(topic, view, partition, records)
@@ -212,14 +208,8 @@ class TableLoad:
     def _run(self, program: str, **arguments: Any) -> dict[str, Any]:
         """What a program reports in its only line."""
         server = next(item for item in self.servers if item.process is not None)
-        done = subprocess.run(
-            self._command(server, program, **arguments),
-            env=sds_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=END_TIMEOUT_S,
-        )
+        command = self._command(server, program, **arguments)
+        done = completed(command, env=sds_environment(), stdin=subprocess.DEVNULL)
         assert done.returncode == 0, f"{done.stderr}\nserver:\n{server.stderr()}"
         reported: dict[str, Any] = json.loads(done.stdout)
         return reported

@@ -6,11 +6,12 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
 
+from tests.waiting import elapse_async
+
 T = TypeVar("T")
 HOST = "127.0.0.1"
 CHUNK_BYTES = 64 << 10
-MUTE_S = 0.1  # between a request whose answer is lost and the end of its connection
-POLL_S = 0.005
+MUTE_S = 0.1  # between an answer that is lost and the end of its connection
 
 
 class _Link:
@@ -31,7 +32,8 @@ class TcpProxy:
     def __init__(self, port: int, host: str = HOST) -> None:
         self._target = (host, port)
         self._links: dict[_Link, None] = {}
-        self._silent = False
+        self._audible = asyncio.Event()
+        self._audible.set()
         self._delay_s = 0.0
         self._loses: Callable[[bytes], bool] | None = None
         self._server: asyncio.Server | None = None
@@ -52,7 +54,7 @@ class TcpProxy:
 
     def silence(self) -> None:
         """Forward nothing; connections stay open, new ones are taken but hear nothing."""
-        self._silent = True
+        self._run(self._hush())
 
     def cut(self) -> None:
         """Break all connections and refuse new ones."""
@@ -64,7 +66,6 @@ class TcpProxy:
 
     def restore(self) -> None:
         """End silence and refusal."""
-        self._silent = False
         self._run(self._listen())
 
     def lose_answer(self, matches: Callable[[bytes], bool]) -> None:
@@ -96,7 +97,11 @@ class TcpProxy:
 
     # --- on the thread --------------------------------------------------------------------------
 
+    async def _hush(self) -> None:
+        self._audible.clear()
+
     async def _listen(self) -> None:
+        self._audible.set()
         if self._server is None:
             self._server = await asyncio.start_server(self._serve, HOST, self.port)
             self.port = self._server.sockets[0].getsockname()[1]
@@ -146,19 +151,19 @@ class TcpProxy:
             if self._loses is not None and self._loses(chunk):
                 self._loses = None
                 link.mute = True
-                self._loop.call_later(MUTE_S, link.close)
             link.server.write(chunk)
             await link.server.drain()
 
     async def _to_client(self, reader: asyncio.StreamReader, link: _Link) -> None:
         while chunk := await reader.read(CHUNK_BYTES):
             await self._hold()
-            if not link.mute:
-                link.client.write(chunk)
-                await link.client.drain()
+            if link.mute:  # not before the server did what it was asked for
+                self._loop.call_later(MUTE_S, link.close)
+                continue
+            link.client.write(chunk)
+            await link.client.drain()
 
     async def _hold(self) -> None:
         if self._delay_s:
-            await asyncio.sleep(self._delay_s)
-        while self._silent:  # noqa: ASYNC110 - set by another thread
-            await asyncio.sleep(POLL_S)
+            await elapse_async("the chunk is late", self._delay_s)
+        await self._audible.wait()

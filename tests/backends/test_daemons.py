@@ -3,12 +3,12 @@
 import json
 import re
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.waiting import elapse, eventually
 
 import opentalos.backends
 from opentalos.backends.daemon import Daemon, Launch
@@ -118,12 +118,11 @@ def test_a_paused_daemon_rests_before_the_pause_returns(tmp_path: Path) -> None:
     ticks = tmp_path / "ticks"
     busy.start(Launch([sys.executable, "-c", BUSY.format(str(ticks))]))
     try:
-        while not ticks.exists():
-            time.sleep(0.01)
+        eventually("the program writes", ticks.exists)
         for _ in range(PAUSES):
             busy.pause()
             before = ticks.stat().st_size
-            time.sleep(0.002)
+            elapse("a thread that still runs writes", 0.002)
             assert ticks.stat().st_size == before
             busy.resume()
     finally:
@@ -139,7 +138,6 @@ def test_a_daemon_that_exits_is_reported_with_its_log(zookeeper: ZookeeperBacken
 
 
 @pytest.mark.backend
-@pytest.mark.timeout(120)
 def test_a_killed_or_paused_datanode_is_detected_and_returns(tmp_path: Path) -> None:
     hdfs = HdfsBackend(tmp_path)  # its own: other tests count on three DataNodes
     try:

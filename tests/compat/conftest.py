@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 from tests.server_process import ROOT_KEY, Key, ServerProcess
+from tests.waiting import completed, scale
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SDK_PYTHON = ROOT / ".sdk-venv" / "bin" / "python"
 SDS_PYTHON = ROOT / ".sds-venv" / "bin" / "python"
 PROGRAMS = Path(__file__).parent / "sdk_programs"
 SDS_PROGRAMS = Path(__file__).parent / "sds_programs"
+# Short, so that a killed worker's partitions pass on while a test waits; but its renewals, which
+# follow each other after 0.4 s, must come in time on a slow machine, too.
+LEASE_S = 4.0 * scale()
 NO_NETWORK = Path(__file__).parent / "no_network"
-PROGRAM_TIMEOUT_S = 100.0
 
 
 def sdk_environment() -> dict[str, str]:
@@ -34,7 +37,6 @@ class Sdk:
     environment: dict[str, str] = field(default_factory=dict)  # beside sdk_environment's
     python: Path = SDK_PYTHON
     programs: Path = PROGRAMS
-    timeout_s: float = PROGRAM_TIMEOUT_S
 
     def command(self, program: str, *, key: Key = ROOT_KEY, **arguments: Any) -> list[str]:
         """The command line of a program."""
@@ -43,13 +45,10 @@ class Sdk:
 
     def run(self, program: str, *, key: Key = ROOT_KEY, **arguments: Any) -> list[dict[str, Any]]:
         """Run a program to its end and return the lines of its result."""
-        done = subprocess.run(
+        done = completed(
             self.command(program, key=key, **arguments),
             env={**sdk_environment(), **self.environment},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=self.timeout_s,
         )
         assert done.returncode == 0, f"{done.stderr}\nserver:\n{self.server.stderr()}"
         return [json.loads(line) for line in done.stdout.splitlines()]
@@ -64,8 +63,7 @@ class Sdk:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    # A short lease: a killed worker's partitions pass on while a test waits.
-    config = "[group]\nlease_s = 4.0\n"
+    config = f"[group]\nlease_s = {LEASE_S}\n"
     running = ServerProcess(tmp_path_factory.mktemp("server"), config).start()
     yield running
     running.stop()

@@ -17,15 +17,13 @@ from scripts.fetch_franz_go import PROGRAM, REMEDY, current
 from tests.e2e.rest.client import rest
 from tests.server_process import ServerProcess
 from tests.tls_files import TlsFolder
+from tests.waiting import completed
 
 ALLOWED = (Path(__file__).parent / "franz_go" / "allow.txt").read_text().split()
-RUN_S = 300
 OUTCOME = re.compile(r"^--- (PASS|FAIL|SKIP): (\w+)", re.MULTILINE)
 SHOWN_CHARACTERS = 8_000
 RECORDS = 3_000  # that its groups pass on, in each form of a group
 PARTITIONS_MAX = 4  # of its topics
-
-pytestmark = pytest.mark.timeout(RUN_S + 60)
 
 
 @pytest.fixture
@@ -64,17 +62,9 @@ def test_its_own_tests_pass(server: ServerProcess, folder: TlsFolder) -> None:
         "KGO_TEST_MAX_TOPIC_PARTS": str(PARTITIONS_MAX),
         "KGO_LOG_LEVEL": "none",
     }
-    command = [str(PROGRAM), "-test.v", f"-test.timeout={RUN_S}s"]
+    command = [str(PROGRAM), "-test.v", "-test.timeout=0"]
     command += [f"-test.run=^({'|'.join(ALLOWED)})$"]
-    done = subprocess.run(
-        command,
-        cwd=folder.path,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=RUN_S + 30,
-    )
+    done = completed(command, cwd=folder.path, env=environment, stdin=subprocess.DEVNULL)
     outcomes = {name: outcome for outcome, name in OUTCOME.findall(done.stdout)}
     said = done.stdout[-SHOWN_CHARACTERS:] + done.stderr[-SHOWN_CHARACTERS:]
     assert outcomes == dict.fromkeys(ALLOWED, "PASS"), said + server.stderr()

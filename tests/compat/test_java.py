@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 from tests.compat.conftest import NO_NETWORK, sdk_environment
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import completed
 
 from opentalos.backends.jars import JAVA_CLIENTS, fetched, java, need_jars
 
-pytestmark = pytest.mark.timeout(300)
-
 PROGRAMS = NO_NETWORK.parent / "java_programs"
-COMPILE_TIMEOUT_S = 120.0
-PROGRAM_TIMEOUT_S = 240.0
 CALLS_MIN = 1_000
 GROUP_MESSAGES = 5_000
 # A quarter of what is expected: one digest in sixteen begins with a zero.
@@ -54,9 +51,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = ":".join([str(folder), *map(str, jars)])
     command = [java(), "-jar", str(compiler), "-17", "-nowarn", "-cp", path, "-d", str(folder)]
     sources = sorted(map(str, PROGRAMS.glob("*.java")))
-    done = subprocess.run(
-        [*command, *sources], capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S
-    )
+    done = completed([*command, *sources])
     assert done.returncode == 0, done.stdout + done.stderr
     return path
 
@@ -65,15 +60,7 @@ def run(path: str, folder: Path, server: ServerProcess, name: str, *arguments: A
     """What a program counted."""
     command = [java(), "-XX:TieredStopAtLevel=1", "--add-exports", EXPORTS, "-cp", path, name]
     command += [server.url, ROOT_KEY.key_id, ROOT_KEY.secret, *map(str, arguments)]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=sdk_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PROGRAM_TIMEOUT_S,
-    )
+    done = completed(command, cwd=folder, env=sdk_environment(), stdin=subprocess.DEVNULL)
     assert done.returncode == 0, f"{done.stderr}\nserver:\n{server.stderr()}"
     return json.loads(done.stdout)
 

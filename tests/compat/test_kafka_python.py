@@ -3,21 +3,16 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from scripts.fetch_kafka_tests import FOLDER
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import completed
 
 HERE = Path(__file__).parent / "kafka_python"
 ALLOWED = (HERE / "allow.txt").read_text().split()
 VERSION = "4.2"  # of a Kafka whose requests we serve, as that client infers it
-ALL_S = 400.0
-TEST_S = 90
-
-pytestmark = pytest.mark.timeout(ALL_S + 60)
 
 
 def test_its_own_tests_pass(tmp_path: Path) -> None:
@@ -35,13 +30,8 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
         }
         command = [sys.executable, "-m", "pytest", "-q", "-p", "with_login", "-p", "no:opentalos"]
         command += ["-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={FOLDER}"]
-        command += [
-            f"--timeout={TEST_S}",
-            *(f"{FOLDER}/test/integration/{name}" for name in ALLOWED),
-        ]
-        done = subprocess.run(
-            command, cwd=FOLDER, env=environment, capture_output=True, text=True, timeout=ALL_S
-        )
+        command += [f"{FOLDER}/test/integration/{name}" for name in ALLOWED]
+        done = completed(command, cwd=FOLDER, env=environment)
     finally:
         server.kill()
     assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-2_000:]

@@ -1,11 +1,10 @@
 """Our SDK beside the official one: in one consumer group, and each reading what the other wrote."""
 
-import time
-
 import pytest
-from tests.compat.conftest import Sdk
-from tests.compat.test_sdk_workers import PARTITIONS, Group, Worker, ended, produce, wait_until
+from tests.compat.conftest import LEASE_S, Sdk
+from tests.compat.test_sdk_workers import PARTITIONS, Group, Worker, killed_at_the_end, produce
 from tests.server_process import ROOT_KEY
+from tests.waiting import eventually, limit_s
 
 from opentalos.model.settings.partitioning import Partitioning
 from opentalos.sdk import (
@@ -21,8 +20,9 @@ from opentalos.sdk import (
 )
 
 QUICK = ConsumerSettings(
-    renew_interval_s=0.4, check_workers_interval_s=0.4, lease_s=4.0, commit_interval_s=0.2
+    renew_interval_s=0.4, check_workers_interval_s=0.4, lease_s=LEASE_S, commit_interval_s=0.2
 )
+ROUNDS = 8
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 OFFICIAL_CODECS = ("NONE", "SNAPPY", "GZIP", "ZSTD")  # it has no LZ4
 
@@ -54,8 +54,8 @@ def test_ours_and_the_official_worker_share_a_group(sdk: Sdk, config: ClientConf
     group = Group(sdk, "shared", "mixed")
     sent = produce(sdk, "shared", 0, 80)
     official = Worker(sdk, "official", topic="shared", group=group.name)
-    with ended(official):
-        wait_until(lambda: set(official.payloads) >= sent, "the official worker read everything")
+    with killed_at_the_end(official):
+        eventually("the official worker read everything", lambda: set(official.payloads) >= sent)
         ours = Ours(config, "shared", group.name)
 
         def shared() -> bool:
@@ -63,7 +63,7 @@ def test_ours_and_the_official_worker_share_a_group(sdk: Sdk, config: ClientConf
             held = len(group.held_by(official)), ours.held
             return held == (PARTITIONS // 2, PARTITIONS // 2)
 
-        wait_until(shared, "the official worker gives half to ours")
+        eventually("the official worker gives half to ours", shared)
         kept = group.held_by(official)
         assert not set(kept) & set(ours.taken), "ours never had what the other one kept"
         sent |= produce(sdk, "shared", 80, 80)
@@ -72,10 +72,9 @@ def test_ours_and_the_official_worker_share_a_group(sdk: Sdk, config: ClientConf
             ours.read()
             return set(ours.payloads) | set(official.payloads) >= sent
 
-        wait_until(all_read, "both read on")
-        until_s = time.monotonic() + 3.0  # several rounds of both: it stays as it is
-        while time.monotonic() < until_s:
-            ours.read()
+        eventually("both read on", all_read)
+        for _ in range(ROUNDS):  # of both: it stays as it is
+            ours.read(QUICK.check_workers_interval_s)
             assert group.held_by(official) == kept
         official.stop()
 
@@ -83,15 +82,15 @@ def test_ours_and_the_official_worker_share_a_group(sdk: Sdk, config: ClientConf
             ours.read()
             return ours.held == PARTITIONS
 
-        wait_until(alone, "ours takes what is free")
+        eventually("ours takes what is free", alone)
         second = Worker(sdk, "second", topic="shared", group=group.name)
-        with ended(second):
+        with killed_at_the_end(second):
 
             def joined() -> bool:
                 ours.read()
                 return (len(group.held_by(second)), ours.held) == (2, 2)
 
-            wait_until(joined, "ours gives half back")
+            eventually("ours gives half back", joined)
             sent |= produce(sdk, "shared", 160, 80)
 
             def read_again() -> bool:
@@ -99,7 +98,7 @@ def test_ours_and_the_official_worker_share_a_group(sdk: Sdk, config: ClientConf
                 read = [*ours.payloads, *official.payloads, *second.payloads]
                 return set(read) >= sent
 
-            wait_until(read_again, "all is read")
+            eventually("all is read", read_again)
             ours.consumer.close()
             group.wait_until_held(second, PARTITIONS)
             second.stop()
@@ -137,7 +136,7 @@ def test_ours_reads_what_the_official_producer_packed(
     packed = {"galaxy.talos.producer.compression.type": codec}
     sdk.run("simple_put", topic=topic, partition=0, payloads=payloads, config=packed)
     with TalosConsumer(config, topic, "ours") as consumer:
-        assert [item.data.decode() for item in consumer.poll(20.0)] == payloads
+        assert [item.data.decode() for item in consumer.poll(limit_s())] == payloads
     with TalosConsumer(config, topic, "tables") as consumer:
         table = next(consumer.batches(arrow=True))
         assert table.column("data").to_pylist() == [payload.encode() for payload in payloads]
@@ -153,7 +152,7 @@ def test_the_official_worker_reads_what_ours_packed(
         # A field that it does not know: it skips it.
         producer.put([Message(payload.encode(), traceparent=TRACE) for payload in payloads])
     worker = Worker(sdk, "reader", topic=topic, group="g")
-    with ended(worker):
-        wait_until(lambda: len(worker.payloads) == 100, "the official worker read everything")
+    with killed_at_the_end(worker):
+        eventually("the official worker read everything", lambda: len(worker.payloads) == 100)
         worker.stop()
     assert worker.payloads == payloads

@@ -1,11 +1,10 @@
 """Permissions as a second principal of the official SDK meets them."""
 
-import subprocess
-
 import pytest
 from tests.compat.conftest import Sdk
 from tests.raw_client import RawClient, RawTopic, TalosError, idl
 from tests.server_process import ROOT_KEY, TALOS, Key, ServerProcess
+from tests.waiting import completed
 
 GET_AND_DESCRIBE, PUT_AND_DESCRIBE = 6, 5
 DENIED, UNKNOWN = "PERMISSION_DENIED_ERROR", "TOPIC_NOT_EXIST"
@@ -14,9 +13,7 @@ DENIED, UNKNOWN = "PERMISSION_DENIED_ERROR", "TOPIC_NOT_EXIST"
 def cli(server: ServerProcess, *words: str, key: Key = ROOT_KEY) -> str:
     """Run ``talos`` against the server."""
     command = [str(TALOS), *words, "--url", server.url, "--as", f"{key.key_id}:{key.secret}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return completed(command, check=True).stdout
 
 
 def new_key(server: ServerProcess, *words: str) -> Key:

@@ -3,15 +3,15 @@
 import json
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.compat.conftest import Sdk, sdk_environment
 from tests.raw_client import RawClient, idl
+from tests.waiting import elapse, ended, eventually, limit_s
 
 PARTITIONS = 4
-SETTLE_TIMEOUT_S = 90.0  # balance takes several rounds; the SDK breaks ties by chance
+CHECK_S = 0.6  # between two checks of a topic by a worker, see QUICK_ROUNDS of sdk_programs
 
 
 class Worker:
@@ -53,10 +53,10 @@ class Worker:
         assert self.process.stdout is not None
         self.process.stdin.close()
         try:
-            assert self.process.wait(SETTLE_TIMEOUT_S) == 0
+            assert ended(self.process, "the worker ends") == 0
         finally:
             self.kill()
-            self.reader.join(30)
+            self.reader.join(limit_s())
             self.process.stdout.close()
 
     def kill(self) -> None:
@@ -66,7 +66,7 @@ class Worker:
 
 
 @contextmanager
-def ended(*workers: Worker) -> Iterator[None]:
+def killed_at_the_end(*workers: Worker) -> Iterator[None]:
     try:
         yield
     finally:
@@ -74,15 +74,8 @@ def ended(*workers: Worker) -> Iterator[None]:
             worker.kill()
             for stream in (worker.process.stdin, worker.process.stdout):
                 if stream is not None and not stream.closed:
-                    worker.reader.join(30)
+                    worker.reader.join(limit_s())
                     stream.close()
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def produce(sdk: Sdk, topic: str, first: int, count: int) -> set[str]:
@@ -115,9 +108,17 @@ class Group:
         client.close()
         return sorted(workers.get(worker.id, []))
 
+    def is_shared_by(self, one: Worker, other: Worker) -> bool:
+        """Whether the two workers lease all partitions, each as many as the other."""
+        first, second = self.held_by(one), self.held_by(other)
+        return len(first) == len(second) and sorted(first + second) == list(range(PARTITIONS))
+
     def wait_until_held(self, worker: Worker, count: int) -> None:
-        what = f"a worker that holds {count} partitions"
-        wait_until(lambda: len(self.held_by(worker)) == count, what)
+        eventually(
+            f"the worker holds {count} partitions",
+            lambda: len(self.held_by(worker)) == count,
+            state=lambda: self.held_by(worker),
+        )
 
 
 def test_two_workers_share_the_partitions_and_lose_nothing(sdk: Sdk) -> None:
@@ -125,22 +126,20 @@ def test_two_workers_share_the_partitions_and_lose_nothing(sdk: Sdk) -> None:
     group = Group(sdk, topic, "pair")
     sent = produce(sdk, topic, 0, 200)
     one = Worker(sdk, "one", topic=topic, group=group.name)
-    with ended(one):
-        wait_until(lambda: set(one.payloads) >= sent, "the first worker read everything")
-        assert group.held_by(one) == list(range(PARTITIONS))
+    with killed_at_the_end(one):
+        eventually("the first worker read everything", lambda: set(one.payloads) >= sent)
+        group.wait_until_held(one, PARTITIONS)
         second = Worker(sdk, "two", topic=topic, group=group.name)
-        with ended(second):
-            group.wait_until_held(second, PARTITIONS // 2)
-            group.wait_until_held(one, PARTITIONS // 2)
-            assert sorted(group.held_by(one) + group.held_by(second)) == list(range(PARTITIONS))
-            wait_until(lambda: len(second.taken) == PARTITIONS // 2, "the second worker started")
+        with killed_at_the_end(second):
+            eventually("each has half of the partitions", lambda: group.is_shared_by(one, second))
+            eventually("the second worker started", lambda: len(second.taken) == PARTITIONS // 2)
             assert set(second.taken.values()) == {200 // PARTITIONS}, "it starts at the checkpoint"
             sent |= produce(sdk, topic, 200, 200)
-            wait_until(lambda: set(one.payloads) | set(second.payloads) >= sent, "both read on")
+            eventually("both read on", lambda: set(one.payloads) | set(second.payloads) >= sent)
             one.stop()
             group.wait_until_held(second, PARTITIONS)
             sent |= produce(sdk, topic, 400, 80)
-            wait_until(lambda: set(one.payloads) | set(second.payloads) >= sent, "one reads all")
+            eventually("one reads all", lambda: set(one.payloads) | set(second.payloads) >= sent)
             second.stop()
     for worker in (one, second):
         for offsets in worker.delivered.values():
@@ -152,15 +151,15 @@ def test_a_killed_workers_partitions_pass_on_and_checkpoints_hold(sdk: Sdk) -> N
     group = Group(sdk, topic, "survivors")
     sent = produce(sdk, topic, 0, 80)
     one = Worker(sdk, "dies", topic=topic, group=group.name)
-    with ended(one):
-        wait_until(lambda: set(one.payloads) >= sent, "the first worker read everything")
+    with killed_at_the_end(one):
+        eventually("the first worker read everything", lambda: set(one.payloads) >= sent)
         one.kill()
         second = Worker(sdk, "lives", topic=topic, group=group.name)
-        with ended(second):
+        with killed_at_the_end(second):
             group.wait_until_held(second, PARTITIONS)
             sent |= produce(sdk, topic, 80, 80)
-            wait_until(
-                lambda: set(one.payloads) | set(second.payloads) >= sent, "the second reads on"
+            eventually(
+                "the second reads on", lambda: set(one.payloads) | set(second.payloads) >= sent
             )
             second.stop()
 
@@ -170,15 +169,16 @@ def test_a_worker_survives_the_deletion_of_its_topic(sdk: Sdk) -> None:
     group = Group(sdk, topic, "orphans")
     sent = produce(sdk, topic, 0, 40)
     worker = Worker(sdk, "orphan", topic=topic, group=group.name)
-    with ended(worker):
-        wait_until(lambda: set(worker.payloads) >= sent, "the worker read everything")
+    with killed_at_the_end(worker):
+        eventually("the worker read everything", lambda: set(worker.payloads) >= sent)
         client = RawClient(sdk.server.port)
         name = idl("topic").TopicTalosResourceName(group.resource)
         client.call("topic", "deleteTopic", idl("topic").DeleteTopicRequest(name))
         client.close()
         sdk.topic(topic, partitions=PARTITIONS)  # another topic of the same name
         produce(sdk, topic, 1000, 40)
-        time.sleep(2.0)  # several rounds of the worker's checks
+        # It says nothing when it finds that its topic is gone.
+        elapse("the worker checks the topic several times", 4 * CHECK_S)
         worker.stop()
     assert set(worker.payloads) == sent, "the new topic is another one"
     assert "Traceback" not in sdk.server.stderr()

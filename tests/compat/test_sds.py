@@ -1,7 +1,6 @@
 """The unmodified third-party SDS client against a real server: what works, and what is refused."""
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 from tests.compat.conftest import ROOT, SDS_PYTHON, Sdk, sdk_environment
 from tests.compat.test_sdk_access import new_key
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import completed
 
 from opentalos.wire._generated.sds import ErrorCode, TableState
 
@@ -180,11 +180,5 @@ def test_the_example_of_the_reference_runs(server: ServerProcess, tmp_path: Path
         assert code.count(word) == 1
         code = code.replace(word, real)
     (tmp_path / "example.py").write_text(code)
-    done = subprocess.run(
-        [str(SDS_PYTHON), str(tmp_path / "example.py")],
-        env=sdk_environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = completed([SDS_PYTHON, tmp_path / "example.py"], env=sdk_environment())
     assert done.stdout == "{'name': 'ann', 'visits': 1}\n", done.stderr

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.compat.conftest import SDS_PROGRAMS, SDS_PYTHON, sdk_environment
 from tests.server_process import ROOT_KEY
+from tests.waiting import within_limit
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
@@ -48,8 +49,12 @@ async def _ask(server: HalfStarted) -> tuple[str, str]:
         env=sdk_environment(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        said, complaints = await program.communicate()
+        async with within_limit("the program of the client ends"):
+            said, complaints = await program.communicate()
     finally:
+        if program.returncode is None:
+            program.kill()
+            await program.wait()
         await http.drain(0.0)
     return said.decode(), complaints.decode()
 

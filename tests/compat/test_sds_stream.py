@@ -1,8 +1,6 @@
 """What the streams of a table tell, as the SDS client makes changes and reads messages."""
 
 import json
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 from tests.compat.conftest import SDS_PROGRAMS, SDS_PYTHON, Sdk
 from tests.compat.test_sds_wire import SDS, Sds
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import completed, eventually
 
 from opentalos.model.change import StreamView
 from opentalos.sdk.core.config import ClientConfig
@@ -21,8 +20,6 @@ from opentalos.wire._generated.sds import ErrorCode, MutationType
 from opentalos.wire.sds.change import decode_change
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "sds"
-ARRIVAL_TIMEOUT_S = 90.0
-POLL_S = 0.05
 KEY = {"grp": "g", "id": 1}
 LOG_VIEW, IMAGE_VIEW = StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE
 TOPICS = {LOG_VIEW: "streamed-log", IMAGE_VIEW: "streamed-image"}
@@ -46,9 +43,7 @@ IMAGES: list[tuple[dict[str, Any], bool]] = [
 
 
 def test_the_golden_bytes_are_what_the_client_writes() -> None:
-    program = [str(SDS_PYTHON), str(SDS_PROGRAMS / "golden_changes.py")]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=90)
-    assert done.returncode == 0, done.stderr
+    done = completed([SDS_PYTHON, SDS_PROGRAMS / "golden_changes.py"], check=True)
     committed = {path.stem: path.read_text() for path in GOLDEN.glob("*.hex")}
     assert json.loads(done.stdout) == {
         name: "".join(digits.split()) for name, digits in committed.items()
@@ -75,20 +70,21 @@ def delivered(sds: Sdk, sdk: Sdk, client: Client) -> dict[StreamView, list[Recor
 
 def records_of(client: Client, topic: str, count: int) -> list[Record]:
     """The first ``count`` messages of a topic, all of which are of one row."""
-    deadline = time.monotonic() + ARRIVAL_TIMEOUT_S
+    found: list[Record] = []
     with SimpleConsumer(client, topic) as consumer:
-        while True:
+
+        def arrived() -> bool:
             bounds = consumer.offsets().items()
-            filled = [partition for partition, found in bounds if found.next]
+            filled = [partition for partition, bound in bounds if bound.next]
             assert len(filled) <= 1, "the changes of a row are in one partition"
-            found: list[Record] = []
             for partition in filled:
                 while fetched := consumer.fetch(partition, found[-1].offset + 1 if found else 0):
-                    found += fetched
-            if len(found) >= count:
-                return found
-            assert time.monotonic() < deadline, f"{len(found)} of {count} messages arrived"
-            time.sleep(POLL_S)
+                    found.extend(fetched)
+            return len(found) >= count
+
+        what = f"{count} messages are in the topic {topic}"
+        eventually(what, arrived, state=lambda: f"{len(found)}")
+    return found
 
 
 @pytest.mark.parametrize("view", TOPICS)
@@ -117,18 +113,18 @@ def test_a_checkpoint_says_how_far_a_stream_is_complete(
     server: ServerProcess, delivered: dict[StreamView, list[Record]]
 ) -> None:
     calls = Sds(server.port)
-    deadline = time.monotonic() + ARRIVAL_TIMEOUT_S
     _, change = decode_change(LOG_VIEW, delivered[LOG_VIEW][-1].data, tuple(KEY))
-    while True:
+
+    def recent_mark() -> Any:
         try:
-            mark = calls.call("admin", "getLatestStreamCheckpoint", "streamed", LOG_TOPIC)
-            if mark.timestamp >= change.timestamp_ms:
-                break
+            found = calls.call("admin", "getLatestStreamCheckpoint", "streamed", LOG_TOPIC)
         except SDS.ServiceException as error:
             if error.errorCode != ErrorCode.SERVICE_UNAVAILABLE:
                 raise
-        assert time.monotonic() < deadline, "no checkpoint"
-        time.sleep(POLL_S)
+            return None
+        return found if found.timestamp >= change.timestamp_ms else None
+
+    mark = eventually("the checkpoint of the stream covers the last change", recent_mark)
     calls.http.close()
     assert mark.topicName == LOG_TOPIC
     assert [state.partitionId for state in mark.partitionStates] == [0, 1, 2]

@@ -23,6 +23,7 @@ from tests.raw_client import (
     signed_headers,
 )
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import limit_s
 from thriftpy2.thrift import TApplicationException
 
 MESSAGE_OFFSET_OUT_OF_RANGE = 14
@@ -92,7 +93,8 @@ def test_an_unknown_topic_is_a_reply_with_status_200(client: RawClient) -> None:
 def test_two_host_headers_are_accepted(server: ServerProcess) -> None:
     body = encode_call("topic", "listTopics", None)
     path = "/v1/api/topic"
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, 5)) as connection:
+    opened = http.client.HTTPConnection("127.0.0.1", server.port, timeout=limit_s())
+    with contextlib.closing(opened) as connection:
         connection.putrequest("POST", path)  # adds the first Host header
         connection.putheader("Host", "127.0.0.1")
         connection.putheader("Content-Length", str(len(body)))

@@ -2,7 +2,7 @@
 
 An opener makes one fresh storage (or a fresh corner of a shared backend) and hands out any number
 of clients of it. A case must not know which adapter it runs on, uses names that no other case
-uses, and assumes nothing about time but that things happen within ``PATIENCE_S``.
+uses, and assumes nothing about time but that things happen within the limit of a wait.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from _pytest.mark import ParameterSet
 from tests.accelerator import KINDS
 from tests.conftest import RunningBackends
 from tests.tcp_proxy import TcpProxy
+from tests.waiting import within_limit
 
 from opentalos.adapters.hbase import HbaseRowStore, open_hbase_row_store
 from opentalos.adapters.hbase.client import Attempt
@@ -47,9 +48,6 @@ from opentalos.testing.simulation.stores.faults import FileFaults, MetaFaults, R
 from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
 from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
 from opentalos.testing.simulation.stores.faulty_rows import FaultyRowStore
-
-PATIENCE_S = 60.0  # the slowest backend's take-over, on a busy machine
-RECOVER_S = 60.0
 
 
 class Closable(Protocol):
@@ -79,7 +77,7 @@ class Storage(Generic[StoreT]):
     async def close(self) -> None:
         """Close every client; closing twice is harmless by contract."""
         for client in self.clients:
-            async with asyncio.timeout(PATIENCE_S):
+            async with within_limit("a client closes"):
                 await client.close()
 
 
@@ -92,12 +90,13 @@ class Place:
 
 
 Opener = Callable[[Place], AbstractAsyncContextManager[Storage[StoreT]]]
-BACKEND_MARKS = (pytest.mark.backend, pytest.mark.timeout(180))  # the first case starts it
 
 
 def params_of(stores: Mapping[str, Opener[StoreT]]) -> list[ParameterSet]:
     """The names as parameters of a fixture, marked if they need a real backend."""
-    return [pytest.param(name, marks=BACKEND_MARKS if name in BACKENDS else ()) for name in stores]
+    return [
+        pytest.param(name, marks=pytest.mark.backend if name in BACKENDS else ()) for name in stores
+    ]
 
 
 @asynccontextmanager

@@ -5,7 +5,8 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.contract.openers import FILE_STORES, RECOVER_S, Place, Storage, params_of
+from tests.contract.openers import FILE_STORES, Place, Storage, params_of
+from tests.waiting import limit_s
 
 from opentalos.model.errors import (
     AlreadyExists,
@@ -77,7 +78,7 @@ async def test_a_commit_may_have_a_durability_of_its_own(
         assert await file.commit([written[-1:]], durability=own) == len(written)
         assert await content(store, f"{folder}/a") == written
     assert await file.close() == 5
-    assert await store.recover(f"{folder}/a", deadline_s=RECOVER_S) == 5
+    assert await store.recover(f"{folder}/a", deadline_s=limit_s()) == 5
 
 
 async def test_create_is_exclusive(store: FileStore, other: FileStore, folder: str) -> None:
@@ -121,7 +122,7 @@ async def test_a_path_outside_the_rule_is_refused(store: FileStore, path: str) -
     for call in (
         store.create(path, durability=SYNCED),
         store.read(path, position=0, bytes_max=1),
-        store.recover(path, deadline_s=RECOVER_S),
+        store.recover(path, deadline_s=limit_s()),
         store.delete(path),
     ):
         with pytest.raises(BadRequest):
@@ -198,7 +199,7 @@ async def test_an_absent_file_is_not_found(store: FileStore, folder: str) -> Non
     with pytest.raises(NotFound):
         await store.read(f"{folder}/a", position=0, bytes_max=1)
     with pytest.raises(NotFound):
-        await store.recover(f"{folder}/a", deadline_s=RECOVER_S)
+        await store.recover(f"{folder}/a", deadline_s=limit_s())
     assert await store.list(folder) == []
 
 
@@ -226,7 +227,7 @@ async def test_recover_fences_the_former_writer(
 ) -> None:
     old = await store.create(f"{folder}/a", durability=durability)
     await old.commit([b"kept"])
-    assert await other.recover(f"{folder}/a", deadline_s=RECOVER_S) == 4
+    assert await other.recover(f"{folder}/a", deadline_s=limit_s()) == 4
     with pytest.raises(Fenced):
         await old.commit([b"lost"])
     assert await content(other, f"{folder}/a") == b"kept"
@@ -235,7 +236,7 @@ async def test_recover_fences_the_former_writer(
 
 async def test_a_fenced_file_stays_closed(store: FileStore, other: FileStore, folder: str) -> None:
     old = await store.create(f"{folder}/a", durability=SYNCED)
-    await other.recover(f"{folder}/a", deadline_s=RECOVER_S)
+    await other.recover(f"{folder}/a", deadline_s=limit_s())
     for _ in range(3):
         with pytest.raises(OutcomeUnknown):
             await old.commit([b"lost"])
@@ -248,7 +249,7 @@ async def test_a_fenced_writer_cannot_close(
 ) -> None:
     old = await store.create(f"{folder}/a", durability=SYNCED)
     await old.commit([b"kept"])
-    await other.recover(f"{folder}/a", deadline_s=RECOVER_S)
+    await other.recover(f"{folder}/a", deadline_s=limit_s())
     with pytest.raises(OutcomeUnknown):
         await old.close()
 
@@ -258,11 +259,11 @@ async def test_recover_is_idempotent_by_anyone(
 ) -> None:
     old = await store.create(f"{folder}/a", durability=SYNCED)
     await old.commit([b"kept"])
-    lengths = [await other.recover(f"{folder}/a", deadline_s=RECOVER_S)]
+    lengths = [await other.recover(f"{folder}/a", deadline_s=limit_s())]
     with pytest.raises(OutcomeUnknown):
         await old.commit([b"lost"])
     lengths += [
-        await client.recover(f"{folder}/a", deadline_s=RECOVER_S)
+        await client.recover(f"{folder}/a", deadline_s=limit_s())
         for client in (store, other, store)
     ]
     assert lengths == [4] * 4
@@ -274,7 +275,7 @@ async def test_recover_of_a_closed_file_returns_its_length(
     file = await store.create(f"{folder}/a", durability=SYNCED)
     await file.commit([b"12345"])
     await file.close()
-    assert await other.recover(f"{folder}/a", deadline_s=RECOVER_S) == 5
+    assert await other.recover(f"{folder}/a", deadline_s=limit_s()) == 5
 
 
 async def test_two_recoverers_agree(store: FileStore, other: FileStore, folder: str) -> None:
@@ -282,7 +283,7 @@ async def test_two_recoverers_agree(store: FileStore, other: FileStore, folder: 
     await old.commit([b"kept"])
     late = asyncio.ensure_future(old.commit([b"perhaps"]))
     lengths = await asyncio.gather(
-        *(client.recover(f"{folder}/a", deadline_s=RECOVER_S) for client in (store, other))
+        *(client.recover(f"{folder}/a", deadline_s=limit_s()) for client in (store, other))
     )
     await asyncio.gather(late, return_exceptions=True)
     assert lengths[0] == lengths[1]
@@ -321,7 +322,7 @@ async def taken(
         writer = BusyWriter(await former.create(target, durability=SYNCED), enough)
         await writer.reached()
         try:
-            return target, writer, await other.recover(target, deadline_s=RECOVER_S)
+            return target, writer, await other.recover(target, deadline_s=limit_s())
         except RecoveryStuck:
             if attempt == storage.stuck_max:
                 raise
@@ -351,7 +352,7 @@ async def test_a_recovered_file_never_changes_again(
     before = await content(other, path)
     await asyncio.gather(writer.task, return_exceptions=True)
     assert await content(other, path) == await content(store, path) == before
-    assert await store.recover(path, deadline_s=RECOVER_S) == length
+    assert await store.recover(path, deadline_s=limit_s()) == length
     with pytest.raises(AlreadyExists):
         await other.create(path, durability=SYNCED)
 
@@ -369,7 +370,7 @@ async def test_an_interrupted_commit_kills_the_file(
         return  # done before the interrupt came: nothing to see
     with pytest.raises(OutcomeUnknown):
         await file.commit([b"never"])
-    assert await other.recover(f"{folder}/a", deadline_s=RECOVER_S) >= 4
+    assert await other.recover(f"{folder}/a", deadline_s=limit_s()) >= 4
     assert (await content(other, f"{folder}/a")) in {b"kept"} | {
         b"kept" + b"perhaps"[:n] for n in range(8)
     }
@@ -400,7 +401,7 @@ async def test_list_shows_recovered_files_once(
 ) -> None:
     file = await store.create(f"{folder}/a", durability=SYNCED)
     await file.commit([b"x"])
-    await other.recover(f"{folder}/a", deadline_s=RECOVER_S)
+    await other.recover(f"{folder}/a", deadline_s=limit_s())
     assert await store.list(folder) == await other.list(folder) == [f"{folder}/a"]
 
 
@@ -443,7 +444,7 @@ async def test_delete_removes_a_recovered_file_whole(
 ) -> None:
     file = await store.create(f"{folder}/a", durability=SYNCED)
     await file.commit([b"old"])
-    await other.recover(f"{folder}/a", deadline_s=RECOVER_S)
+    await other.recover(f"{folder}/a", deadline_s=limit_s())
     await content(other, f"{folder}/a")
     await store.delete(f"{folder}/a")
     again = await store.create(f"{folder}/a", durability=SYNCED)
@@ -474,4 +475,4 @@ async def test_a_closed_store_refuses_calls_and_its_files_are_dead(
     with pytest.raises(TalosError):
         await store.list(folder)
     survivor = await storage.client()
-    assert await survivor.recover(f"{folder}/a", deadline_s=RECOVER_S) == 4
+    assert await survivor.recover(f"{folder}/a", deadline_s=limit_s()) == 4

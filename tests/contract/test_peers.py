@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.waiting import eventually_async, limit_s, within_limit
 
 from opentalos.adapters.peer_http import HttpPeers, open_http_peers
 from opentalos.gateway.http.exchange import Exchange
@@ -34,9 +35,16 @@ CALL = CallRequest("partitions", b'{"topic":"t"}', 1)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine no request is late but where a test says so."""
+    for name in ("pool.TAKE_S_MAX", "pool.CONNECT_S_MAX", "peers._PROBE_S_MAX"):
+        monkeypatch.setattr(f"opentalos.adapters.peer_http.{name}", limit_s())
+
+
 @asynccontextmanager
 async def peers(key: bytes = KEY, **limits: Any) -> AsyncIterator[HttpPeers]:
-    made = open_http_peers(ClusterLimits(**limits), key, "s1")
+    made = open_http_peers(ClusterLimits(**{"peer_timeout_s": limit_s(), **limits}), key, "s1")
     try:
         yield made
     finally:
@@ -89,6 +97,11 @@ async def answer_all(
         writer.write(OK)
 
 
+async def arrived(other: Scripted) -> None:
+    """One request is there, and those made with it wait for its connection."""
+    await eventually_async("the first request arrives", lambda: other.requests == 1)
+
+
 def closed_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -119,11 +132,11 @@ async def test_too_many_waiting_requests_are_not_done(monkeypatch: pytest.Monkey
 
     async def hang(made: Scripted, reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await made.read(reader)
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     async with scripted(hang) as other, peers(peer_connections_max=1) as here:
         tasks = [asyncio.ensure_future(here.forward(other.address, REQUEST)) for _ in range(2)]
-        await asyncio.sleep(0.05)
+        await arrived(other)
         with pytest.raises(ExcessivePending):
             await here.forward(other.address, REQUEST)
         for task in tasks:
@@ -134,7 +147,6 @@ async def test_too_many_waiting_requests_are_not_done(monkeypatch: pytest.Monkey
 async def test_a_request_that_gets_no_connection_in_time_is_not_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("opentalos.adapters.peer_http.pool.TAKE_S_MAX", 0.1)
     release = asyncio.Event()
 
     async def slow(
@@ -146,7 +158,8 @@ async def test_a_request_that_gets_no_connection_in_time_is_not_done(
 
     async with scripted(slow) as other, peers(peer_connections_max=1) as here:
         first = asyncio.create_task(here.forward(other.address, REQUEST))
-        await asyncio.sleep(0.02)
+        await arrived(other)
+        monkeypatch.setattr("opentalos.adapters.peer_http.pool.TAKE_S_MAX", 0.1)
         with pytest.raises(StoreUnavailable, match="keeps all 1 connections busy"):
             await here.forward(other.address, REQUEST)
         release.set()
@@ -167,11 +180,12 @@ async def test_a_cancelled_request_leaves_its_turn_to_the_next() -> None:
 
     async with scripted(slow) as other, peers(peer_connections_max=1) as here:
         tasks = [asyncio.ensure_future(here.forward(other.address, REQUEST)) for _ in range(4)]
-        await asyncio.sleep(0.05)
+        await arrived(other)
         tasks[0].cancel()  # under way: its connection is cut
         tasks[2].cancel()  # waiting
         release.set()
-        done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+        async with within_limit("every request is answered or cancelled"):
+            done = await asyncio.gather(*tasks, return_exceptions=True)
         assert [getattr(reply, "body", None) for reply in done] == [None, b"ok", None, b"ok"]
 
 
@@ -200,7 +214,8 @@ async def test_a_connection_closed_while_idle_is_replaced_before_anything_is_sen
     async with scripted(once) as other, peers() as here:
         for _ in range(3):
             assert (await here.forward(other.address, REQUEST)).body == b"ok"
-            await asyncio.sleep(0.02)  # the end of the connection arrives
+            pool = here._pools[other.address]
+            await eventually_async("the end of the connection arrives", lambda: pool.empty)  # noqa: B023
         assert (other.requests, other.connections) == (3, 3)
 
 
@@ -230,7 +245,7 @@ async def test_a_reply_that_is_too_large_is_unknown(monkeypatch: pytest.MonkeyPa
 async def test_a_server_that_does_not_answer_is_unknown_in_time() -> None:
     async def hang(made: Scripted, reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await made.read(reader)
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     async with scripted(hang) as other, peers(peer_timeout_s=0.1) as here:
         with pytest.raises(OutcomeUnknown, match=r"did not answer in 0.1 s"):

@@ -1,6 +1,6 @@
 """Every call of the HDFS and HBase clients for the first time, from many threads at once.
 
-usage: first_java_calls.py HDFS_URL HDFS_CONF_DIR HBASE_URL JARS
+usage: python -m tests.e2e.first_java_calls HDFS_URL HDFS_CONF_DIR HBASE_URL JARS
 In a process of its own, where JPype's window between a type and its conversions, some microseconds
 wide, is as wide as WINDOW_S. Prints parameter types that a thread could still have to make.
 """
@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import importlib
 import sys
-import time
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import jpype
+from tests.waiting import elapse, limit_s
 
 from opentalos.adapters.hbase import HbaseRowStore, open_hbase_row_store
 from opentalos.adapters.hdfs import HdfsFileStore, open_hdfs_file_store
@@ -42,7 +42,7 @@ def widen_the_window() -> None:
     finish = _jpype._jclassPost
 
     def late(*args: Any) -> Any:
-        time.sleep(WINDOW_S)
+        elapse("other threads find the type before its conversions", WINDOW_S)
         return finish(*args)
 
     _jpype._jclassPost = late
@@ -65,7 +65,9 @@ async def use_files(store: HdfsFileStore) -> None:
     await each(lambda n: store.read(f"a/{n}", position=0, bytes_max=9))
     await each(lambda n: store.list("a"))
     await each(lambda n: refused(store.read("b", position=0, bytes_max=9)))
-    await each(lambda n: store.recover(f"a/{n}", deadline_s=30) if n % 2 else files[n].close())
+    await each(
+        lambda n: store.recover(f"a/{n}", deadline_s=limit_s()) if n % 2 else files[n].close()
+    )
     await each(lambda n: refused(files[n].commit([b"late"])))
     await each(lambda n: store.delete(f"a/{n}"))
     await each(lambda n: store.space())
@@ -117,7 +119,9 @@ async def main(hdfs_url: str, conf_dir: str, hbase_url: str, jars: str) -> None:
     jvm = JvmLimits(jars=jars)
     limits = HdfsLimits(replication=1, conf_dir=conf_dir)
     files = await open_hdfs_file_store(f"{hdfs_url}/e2e/{uuid.uuid4().hex}", jvm, limits)
-    rows = await open_hbase_row_store(f"{hbase_url}/e2e", jvm, HbaseLimits(call_timeout_s=30))
+    rows = await open_hbase_row_store(
+        f"{hbase_url}/e2e", jvm, HbaseLimits(call_timeout_s=limit_s())
+    )
     before = made()
     await asyncio.gather(use_files(files), use_rows(rows))
     sys.stdout.write(f"left to threads: {sorted(left_to_threads(before))}\n")

@@ -1,6 +1,5 @@
 """Several servers in one process: real ports and gateways over shared stores in memory."""
 
-import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.raw_client import RawClient
 from tests.server_process import ROOT_KEY
+from tests.waiting import eventually_async, scale
 
 from opentalos.adapters.memory import (
     MemoryFileStore,
@@ -37,9 +37,7 @@ from opentalos.server.ports.tls import ServerTls
 KEY = b"c" * 32
 PLAIN = TlsSettings()
 NO_CONSOLE = ConsoleSettings()
-SETTLE_S = 60.0
-LOOK_S = 0.05
-AGREED_LOOKS = 4  # in a row: assignments follow a changed ring within some 20 ms
+AGREED_LOOKS = 8  # in a row, for 0.2 s: assignments follow a changed ring within some 20 ms
 CLUSTER = ClusterLimits(
     stable_after_s=0.0, probe_interval_s=0.05, probe_confirm_s=0.05, restart_s=6.0, stop_s=5.0
 )
@@ -175,17 +173,24 @@ async def memory_cluster(
 async def settled(servers: list[MemoryServer], topic_uuid: str, partitions: int) -> list[int]:
     """Index of the owner by partition, once all servers take part and agree."""
     agreed, seen = 0, list[str]()
-    async with asyncio.timeout(SETTLE_S):
-        while agreed < AGREED_LOOKS:
-            views = [list(s.broker.context.ownership.addresses(topic_uuid, partitions))
-                     for s in servers]  # fmt: skip
-            known = {server.address: number for number, server in enumerate(servers)}
-            same = all(view == views[0] for view in views) and set(views[0]) <= set(known)
-            # A topic's partitions may by chance all lie elsewhere, so the ring shows who is in.
-            joined = all(
-                set(server.ring()) == {server.name for server in servers} for server in servers
-            )
-            agreed = agreed + 1 if same and joined and views[0] == seen else 0
-            seen = views[0]
-            await asyncio.sleep(LOOK_S)
+    known = {server.address: number for number, server in enumerate(servers)}
+    names = {server.name for server in servers}
+
+    def views() -> list[list[str]]:
+        return [list(s.broker.context.ownership.addresses(topic_uuid, partitions)) for s in servers]
+
+    def settled_for_long() -> bool:
+        nonlocal agreed, seen
+        found = views()
+        same = all(view == found[0] for view in found) and set(found[0]) <= set(known)
+        # A topic's partitions may by chance all lie elsewhere, so the ring shows who is in.
+        joined = all(set(server.ring()) == names for server in servers)
+        agreed = agreed + 1 if same and joined and found[0] == seen else 0
+        seen = found[0]
+        return agreed >= AGREED_LOOKS * scale()
+
+    def state() -> object:
+        return views(), [server.ring() for server in servers]
+
+    await eventually_async("all servers take part and agree", settled_for_long, state=state)
     return [known[address] for address in seen]

@@ -7,8 +7,8 @@ import signal
 import sqlite3
 import stat
 import subprocess
+import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from tests.e2e.sdk.conftest import config_of
 from tests.e2e.test_serve import rest
 from tests.server_process import TALOS, ServerProcess
+from tests.waiting import completed, ended, eventually, limit_s
 
 from opentalos.adapters.local.fence_format import encode_fence
 from opentalos.adapters.sqlite.snapshot import copy_database
@@ -43,13 +44,25 @@ PARTITIONS = 3
 SMALL_SEGMENTS = "[log]\nsegment_bytes_max = 65536\nretention_interval_s = 0.2\n"
 JOURNALS = f'{SMALL_SEGMENTS}journal = "on"\njournal_bytes_max = 262144\n'  # trimmed all the time
 LATE = f"{JOURNALS}journal_files_open_max = 2\n"  # segments get their files late
-COMMAND_S = 60.0
 WARM_UP = 60  # puts of each partition before the backup
+# The command, which stops after each file that it copied until a signal comes.
+INTERRUPTED = """
+import signal
+from opentalos.cli.main import main
+from opentalos.server.backup import backup
+real = backup.copy_file
+def copy(*given):
+    copied = real(*given)
+    print("copied", flush=True)
+    signal.pause()
+    return copied
+backup.copy_file = copy
+main()
+"""
 
 
 def talos(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [str(TALOS), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S)
+    return completed([TALOS, *map(str, arguments)])
 
 
 class Load:
@@ -57,7 +70,6 @@ class Load:
 
     def __init__(self, url: str) -> None:
         self.acknowledged: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-        self.warm = threading.Event()
         self._stop = threading.Event()
         self._producer = SimpleProducer(config_of(url), TOPIC)
         self._threads = [threading.Thread(target=self._put, args=(p,)) for p in range(PARTITIONS)]
@@ -68,15 +80,20 @@ class Load:
             message = b"%d/%d " % (partition, len(done)) + bytes(2000)
             self._producer.put([message], partition=partition)
             done.append(message)
-            if all(len(item) >= WARM_UP for item in self.acknowledged):
-                self.warm.set()
+
+    def _warm(self) -> bool:
+        assert all(thread.is_alive() for thread in self._threads), "a put failed"
+        return all(len(item) >= WARM_UP for item in self.acknowledged)
+
+    def _counts(self) -> list[int]:
+        return [len(item) for item in self.acknowledged]
 
     @contextmanager
     def running(self) -> Iterator[None]:
         for thread in self._threads:
             thread.start()
         try:
-            assert self.warm.wait(COMMAND_S)
+            eventually("every partition has messages", self._warm, state=self._counts)
             yield
         finally:
             self._stop.set()
@@ -180,23 +197,28 @@ def test_nothing_is_overwritten(server: ServerProcess, tmp_path: Path) -> None:
     assert "already exists" in full.stderr
 
 
-def test_an_interrupt_leaves_nothing_or_a_whole_backup(
-    server: ServerProcess, tmp_path: Path
-) -> None:
+def test_an_interrupt_in_the_middle_leaves_nothing(server: ServerProcess, tmp_path: Path) -> None:
     with SimpleProducer(config_of(server.url), TOPIC) as producer:
-        for _ in range(40):  # enough to be met in the middle
+        for _ in range(3):
             producer.put([os.urandom(1_000_000)], partition=0)
-    folder = tmp_path / "copies"
-    command = [str(TALOS), "backup", str(folder / "one"), "--data", str(server.data)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    while process.poll() is None and not list(folder.glob(".one.*/log/*/*/*")):
-        time.sleep(0.001)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=COMMAND_S)
-    assert "Traceback" not in said
-    whole = ["one"] if process.returncode == 0 else []
-    assert [path.name for path in folder.iterdir()] == whole
-    assert process.returncode in (0, 130)
+    folder, said = tmp_path / "copies", tmp_path / "said"
+    command = [sys.executable, "-c", INTERRUPTED, "backup", str(folder / "one")]
+    with said.open("w") as stderr:
+        process = subprocess.Popen(
+            [*command, "--data", str(server.data)], stdout=subprocess.PIPE, stderr=stderr
+        )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"copied\n", said.read_text()
+        assert list(folder.glob(".one.*/log/*/*/*"))
+        process.send_signal(signal.SIGINT)
+        assert ended(process, "an interrupted backup ends") == 130
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert "Traceback" not in said.read_text()
+    assert list(folder.iterdir()) == []
 
 
 def test_a_disk_that_takes_no_more_ends_it_in_one_line(
@@ -205,10 +227,8 @@ def test_a_disk_that_takes_no_more_ends_it_in_one_line(
     def take_little() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 
-    command = [str(TALOS), "backup", str(tmp_path / "copy"), "--data", str(server.data)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=COMMAND_S, preexec_fn=take_little
-    )
+    command: list[str | Path] = [TALOS, "backup", tmp_path / "copy", "--data", server.data]
+    done = completed(command, preexec_fn=take_little)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"server"}
@@ -286,7 +306,7 @@ def test_no_checkpoint_is_beyond_the_end_of_its_copied_log(
             def go_on() -> None:
                 for _ in range(6):
                     reply = producer.put([os.urandom(30_000)])
-                while consumer.poll(COMMAND_S)[-1].offset < (reply.base_offset or 0):
+                while consumer.poll(limit_s())[-1].offset < (reply.base_offset or 0):
                     pass
                 consumer.commit()
 

@@ -2,20 +2,18 @@
 
 import json
 import re
-import subprocess
 import urllib.request
 from base64 import b64encode
 from pathlib import Path
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from scripts.fetch_promtool import promtool
 from scripts.generate_dashboards import FOLDER
 from tests.e2e.rest.client import rest
 from tests.product_metrics import product_series
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import completed, limit_s
 
-TIMEOUT_S = 60.0
 MINUTES = 60
 OF_SCRAPE = 'job="opentalos",instance="talos-1:9420"'
 # Not of a single server without TLS: those of a cluster, of certificates, and of calls of clients
@@ -57,7 +55,7 @@ def real_series(server: ServerProcess) -> list[dict[str, str]]:
     token = b64encode(f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}".encode()).decode()
     url = f"http://127.0.0.1:{server.port}/metrics"
     request = urllib.request.Request(url, headers={"Authorization": f"Basic {token}"})
-    with urllib.request.urlopen(request) as reply:
+    with urllib.request.urlopen(request, timeout=limit_s()) as reply:
         page = reply.read().decode()
     listed = [{"series": f"up{{{OF_SCRAPE}}}", "values": f"1x{MINUTES}"}]
     for family in text_string_to_metric_families(page):
@@ -79,10 +77,7 @@ def without_data(series: list[dict[str, str]], folder: Path) -> set[str]:
     test = {"interval": "1m", "input_series": series, "promql_expr_test": asked}
     cases = folder / "cases.yml"  # JSON is YAML
     cases.write_text(json.dumps({"rule_files": [], "evaluation_interval": "1m", "tests": [test]}))
-    done = subprocess.run(
-        [str(tool), "test", "rules", str(cases)],
-        capture_output=True, text=True, timeout=TIMEOUT_S,
-    )  # fmt: skip
+    done = completed([tool, "test", "rules", cases])
     said = done.stdout + done.stderr
     plain = said.replace("\\", "")
     found = {text for text in expressions() if f'expr: "absent({text})"' in plain}
@@ -90,7 +85,6 @@ def without_data(series: list[dict[str, str]], folder: Path) -> set[str]:
     return found
 
 
-@pytest.mark.timeout(240)
 def test_a_real_servers_page_has_data_for_the_dashboards(tmp_path: Path) -> None:
     config = "[metrics]\ntopics_max = 5\n[measuring]\nstep_s = 1.0\n"
     server = ServerProcess(tmp_path, config).start()
@@ -118,10 +112,7 @@ def test_prometheus_finds_data_for_every_expression(tmp_path: Path) -> None:
     test = {"interval": "1m", "input_series": written_series(), "promql_expr_test": asked}
     cases = tmp_path / "cases.yml"  # JSON is YAML
     cases.write_text(json.dumps({"rule_files": [], "evaluation_interval": "1m", "tests": [test]}))
-    done = subprocess.run(
-        [str(tool), "test", "rules", str(cases)],
-        capture_output=True, text=True, timeout=TIMEOUT_S,
-    )  # fmt: skip
+    done = completed([tool, "test", "rules", cases])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -132,9 +123,6 @@ def test_prometheus_would_notice_a_metric_that_does_not_exist(tmp_path: Path) ->
     test = {"interval": "1m", "input_series": written_series(), "promql_expr_test": [wrong]}
     cases = tmp_path / "cases.yml"
     cases.write_text(json.dumps({"rule_files": [], "evaluation_interval": "1m", "tests": [test]}))
-    done = subprocess.run(
-        [str(tool), "test", "rules", str(cases)],
-        capture_output=True, text=True, timeout=TIMEOUT_S,
-    )  # fmt: skip
+    done = completed([tool, "test", "rules", cases])
     assert done.returncode != 0
     assert "opentalos_no_such" in done.stdout + done.stderr

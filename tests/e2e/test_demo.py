@@ -2,13 +2,13 @@
 
 import re
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.compat.conftest import ROOT, SDK_PYTHON, sdk_environment
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
+from tests.waiting import completed
 
 READ = re.compile(r"consumed .*: ([0-9,]+) messages by (.+)")
 
@@ -24,10 +24,7 @@ def run_demo(folder: Path, messages: int, *arguments: str) -> str:
     """A demo in a folder of its own, to its end; what it writes."""
     command = [str(TALOS), "demo", "--exit", "--data", str(folder / "demo")]
     command += ["--messages", str(messages)]
-    done = subprocess.run(
-        [*command, *arguments],
-        cwd=folder, env=sdk_environment(), capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
+    done = completed([*command, *arguments], cwd=folder, env=sdk_environment())
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert "The server is running at http://127.0.0.1:" in done.stdout
@@ -61,10 +58,7 @@ def test_a_server_that_does_not_start_is_one_error_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         command = [str(TALOS), "demo", "--exit", "--listen", address]
-        done = subprocess.run(
-            [*command, "--data", str(tmp_path / "demo")],
-            cwd=tmp_path, capture_output=True, text=True, timeout=100,
-        )  # fmt: skip
+        done = completed([*command, "--data", str(tmp_path / "demo")], cwd=tmp_path)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert f"cannot listen on {address}" in done.stderr
@@ -72,10 +66,8 @@ def test_a_server_that_does_not_start_is_one_error_line(tmp_path: Path) -> None:
 
 def test_the_tour_of_the_official_sdk_runs(server: ServerProcess) -> None:
     key = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}"
-    done = subprocess.run(
-        [str(SDK_PYTHON), str(ROOT / "examples" / "tour.py"), server.url, key, "500"],
-        env=sdk_environment(), capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
+    tour = ROOT / "examples" / "tour.py"
+    done = completed([SDK_PYTHON, tour, server.url, key, "500"], env=sdk_environment())
     assert done.returncode == 0, done.stdout + done.stderr
     assert "500 / 500" in done.stdout
     assert "lag of group 'tour': 0" in done.stdout

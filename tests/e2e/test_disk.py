@@ -3,19 +3,20 @@
 import contextlib
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.raw_client import RawClient, RawTopic, TalosError
 from tests.server_process import TALOS, ServerProcess
+from tests.waiting import answering, completed, elapse, eventually
+
+from opentalos.log.maintenance.upkeep import SPACE_INTERVAL_S
 
 DISK_BYTES = 96 << 20
 RESERVE_BYTES = 24 << 20
 EXCESSIVE_PENDING = 27  # not done, may be sent again: what a producer should do here
-RETURN_TIMEOUT_S = 60.0
-PUT_PAUSE_S = 0.05  # the free space is checked once a second
+PUT_PAUSE_S = SPACE_INTERVAL_S / 20  # so that the reserve is not used up in between
 
 
 @contextlib.contextmanager
@@ -76,20 +77,13 @@ def put_until_refused(topic: RawTopic, acked: list[bytes], *, most: int) -> Talo
         except TalosError as error:
             return error
         acked.append(payload)
-        time.sleep(PUT_PAUSE_S)
+        elapse("the server checks the free space at intervals", PUT_PAUSE_S)
     raise AssertionError("the disk never filled up")
 
 
 def put_when_possible(topic: RawTopic, payload: bytes) -> None:
-    deadline = time.monotonic() + RETURN_TIMEOUT_S
-    while True:
-        try:
-            topic.put(payload)
-        except TalosError:
-            assert time.monotonic() < deadline, "service did not return with space"
-            time.sleep(0.2)
-        else:
-            return
+    done = answering(lambda: topic.put(payload) is not None, TalosError)
+    eventually("the server stores again with free space", done)
 
 
 def test_a_nearly_full_disk_refuses_puts_and_serves_reads(small_disk: Path) -> None:
@@ -144,9 +138,7 @@ def test_a_corrupted_block_is_named_and_the_rest_stays_readable(tmp_path: Path) 
         topic.put(b"neighbour", partition=1)
         data = server.data
     segment = flip_byte_of(data, bad)
-    verify = subprocess.run(
-        [TALOS, "log", "verify", "--data", str(data)], capture_output=True, text=True
-    )
+    verify = completed([TALOS, "log", "verify", "--data", data])
     assert verify.returncode == 1, verify.stderr
     assert segment.name in verify.stdout + verify.stderr
     with running(tmp_path) as (server, client):
@@ -172,7 +164,5 @@ def test_verify_accepts_what_a_server_wrote(tmp_path: Path) -> None:
         for number in range(20):
             topic.put(b"%d" % number, partition=number % 2)
         data = server.data
-    verify = subprocess.run(
-        [TALOS, "log", "verify", "--data", str(data)], capture_output=True, text=True
-    )
+    verify = completed([TALOS, "log", "verify", "--data", data])
     assert verify.returncode == 0, verify.stdout + verify.stderr

@@ -8,19 +8,20 @@ from typing import Any, NamedTuple
 
 import pytest
 from kazoo.client import KazooClient
-from tests.cluster_processes import SETTLE_TIMEOUT_S, ClusterProcesses, wait_until
+from tests.cluster_processes import ClusterProcesses
 from tests.conftest import RunningBackends
 from tests.e2e.sdk.conftest import config_of
 from tests.e2e.test_encryption import configure, key_file, section
 from tests.e2e.test_serve import rest
 from tests.server_process import ServerProcess
+from tests.waiting import eventually, limit_s
 
 from opentalos.adapters.hbase import open_hbase_row_store
 from opentalos.adapters.hdfs import open_hdfs_file_store
 from opentalos.model.limits import HbaseLimits, HdfsLimits, JvmLimits
 from opentalos.sdk import SimpleConsumer, SimpleProducer
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.backend
 
 TOPIC, CHANGES, TABLE = "orders-of-the-cluster", "changes", "people"
 PARTITIONS = 4  # so that each of two servers has some
@@ -86,7 +87,7 @@ async def hbase_of(cluster: ClusterProcesses) -> bytes:
 
 def zookeeper_of(cluster: ClusterProcesses) -> bytes:
     client = KazooClient(f"{cluster.backends.zookeeper_hosts}/{cluster.name}")
-    client.start(SETTLE_TIMEOUT_S)
+    client.start(limit_s())
     try:
         found, nodes = [], ["/"]
         while nodes:
@@ -170,7 +171,7 @@ def rotate(server: ServerProcess, *others: ServerProcess) -> None:
     def known() -> bool:
         return all(versions(other) == now for other in others)
 
-    wait_until(known, "the other servers know the new keys", SETTLE_TIMEOUT_S)
+    eventually("the other servers know the new keys", known)
 
 
 def make_topic_and_table(server: ServerProcess) -> None:

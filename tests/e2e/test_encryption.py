@@ -11,18 +11,17 @@ import pytest
 from tests.e2e.sdk.conftest import config_of
 from tests.e2e.test_serve import rest
 from tests.server_process import TALOS, ServerProcess
+from tests.waiting import completed
 
 from opentalos.sdk import SimpleConsumer, SimpleProducer
 
 TOPIC = "orders"
 SECRET = b"a secret that no disk may have"
 CITY = "a secret city"
-COMMAND_S = 60.0
 
 
 def talos(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [str(TALOS), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S)
+    return completed([TALOS, *map(str, arguments)])
 
 
 def key_file(folder: Path, name: str) -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.raw_client import RawClient, RawTopic, TalosError
 from tests.server_process import TALOS, ServerProcess
+from tests.waiting import completed
 
-VERIFY_TIMEOUT_S = 60.0
 CONFIG = '[log]\njournal = "on"\njournals = 1\n'
 LARGE = b"." * 70_000  # goes to the segment itself, which so proves what lies before
 
@@ -45,8 +45,7 @@ def damaged(tmp_path: Path) -> Iterator[tuple[ServerProcess, RawTopic, RawTopic,
 
 
 def verify(server: ServerProcess) -> subprocess.CompletedProcess[str]:
-    command = [str(TALOS), "log", "verify", "--data", str(server.data)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=VERIFY_TIMEOUT_S)
+    return completed([TALOS, "log", "verify", "--data", server.data])
 
 
 def test_a_rotten_journal_is_named_and_refuses_only_whom_it_concerns(

@@ -3,15 +3,14 @@
 import base64
 import http.client
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.raw_client import RawClient, RawTopic, TalosError, connection_to, signed_headers
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import eventually
 
-PATIENCE_S = 60.0
 SECRET_SHOWN = 12  # characters of a secret or signature that must not be in the log
 
 
@@ -33,14 +32,16 @@ def rest(
 
 def events(server: ServerProcess, wanted: int, **fields: object) -> list[dict[str, Any]]:
     """Log events with these fields, once so many are there."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        lines = (server.folder / "server.stderr").read_text().splitlines()
-        found = [json.loads(line) for line in lines if line.startswith("{")]
-        matching = [item for item in found if fields.items() <= item.items()]
-        if len(matching) >= wanted or time.monotonic() > deadline:
-            return matching
-        time.sleep(0.05)
+
+    def matching() -> list[dict[str, Any]]:
+        lines = (server.folder / "server.stderr").read_text().splitlines(keepends=True)
+        whole = [line for line in lines if line.startswith("{") and line.endswith("\n")]
+        found: list[dict[str, Any]] = [json.loads(line) for line in whole]
+        return [item for item in found if fields.items() <= item.items()]
+
+    what = f"the log has {wanted} events with {fields}"
+    eventually(what, lambda: len(matching()) >= wanted, state=server.stderr)
+    return matching()
 
 
 def test_a_failed_request_is_found_by_the_id_that_its_caller_has(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.cluster_processes import rest_get
 from tests.raw_client import RawClient, RawTopic, TalosError, idl
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import limit_s
 
 from opentalos.model.limits import PARTITIONS_MAX
 
@@ -18,7 +19,6 @@ PUT_TO = (0, 4_711, PARTITIONS_MAX - 1)
 BYTES_PER_PARTITION_MAX = 8_000  # of memory, once a call has asked for all of them
 METRICS_BYTES_MAX = 100_000
 INVALID_PARAMS = 16
-TIMEOUT_S = 60.0
 
 
 def memory_bytes(server: ServerProcess) -> int:
@@ -52,7 +52,7 @@ def check_shown(server: ServerProcess) -> None:
 def metrics(server: ServerProcess) -> bytes:
     """The page that is scraped."""
     pair = base64.b64encode(f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}".encode()).decode()
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=TIMEOUT_S)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=limit_s())
     with closing(connection):
         connection.request("GET", "/metrics", headers={"Authorization": f"Basic {pair}"})
         return connection.getresponse().read()
@@ -68,7 +68,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 def test_a_topic_of_ten_thousand_partitions_is_described_served_and_there_again(
     server: ServerProcess,
 ) -> None:
-    with closing(RawClient(server.port, timeout_s=TIMEOUT_S)) as client:
+    with closing(RawClient(server.port)) as client:
         with pytest.raises(TalosError, match="1 to 10000") as refused:
             RawTopic.create(client, "wider", partitions=PARTITIONS_MAX + 1)
         assert refused.value.code == INVALID_PARAMS
@@ -82,7 +82,7 @@ def test_a_topic_of_ten_thousand_partitions_is_described_served_and_there_again(
         assert len(metrics(server)) < METRICS_BYTES_MAX
     server.kill()
     server.start()
-    with closing(RawClient(server.port, timeout_s=TIMEOUT_S)) as client:
+    with closing(RawClient(server.port)) as client:
         again = RawTopic(client, topic.name, topic.resource)
         check_described(client, again)
         for number in PUT_TO:

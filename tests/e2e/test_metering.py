@@ -1,22 +1,22 @@
 """A server killed with SIGKILL under load: what __usage has is what the log holds."""
 
+import random
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-from tests.e2e.rest.client import rest
+from tests.e2e.rest.client import Replied, rest
 from tests.server_process import ServerProcess
+from tests.waiting import elapse, eventually
 
 from opentalos.wire.metrics.usage import UsageEvent
 
 KILLS = 3
 PARTITIONS = 2
-LOAD_S = 1.5  # between a start and the next kill
-METERED_S = 60.0  # after the load everything is metered within so long
-CONFIG = "[metering]\ninterval_s = 0.3\npartitions = 2\nstorage = false\n"
-pytestmark = pytest.mark.timeout(180)
+PUTS = 20  # between a start and the next kill
+INTERVAL_S = 0.3
+RETRY_S = 0.05  # while the server is away
+CONFIG = f"[metering]\ninterval_s = {INTERVAL_S}\npartitions = 2\nstorage = false\n"
 
 Row = tuple[int, int, int, int, int]  # partition, minute, first and next offset, bytes
 
@@ -42,7 +42,7 @@ class Writers:
             try:
                 self.done += rest(self._server, "POST", path, {"messages": messages}).status == 200
             except OSError:
-                time.sleep(0.05)
+                self._over.wait(RETRY_S)
 
     def end(self) -> None:
         self._over.set()
@@ -50,13 +50,23 @@ class Writers:
             thread.join()
 
 
+def read(server: ServerProcess, path: str) -> Replied:
+    """A reply of 200 or 404; what a busy server does not answer in time is asked again."""
+    replies: list[Replied] = []
+
+    def answered() -> bool:
+        replies.append(rest(server, "GET", path))
+        return replies[-1].status in (200, 404)
+
+    eventually(f"{path} is answered", answered, state=lambda: replies[-1].document)
+    return replies[-1]
+
+
 def log_rows(server: ServerProcess) -> list[Row]:
     """Minutes of the log itself."""
     found: list[Row] = []
     for partition in range(PARTITIONS):
-        page: dict[str, Any] = rest(
-            server, "GET", f"topics/metered/usage?partition={partition}"
-        ).document
+        page: dict[str, Any] = read(server, f"topics/metered/usage?partition={partition}").document
         assert page["next_page"] is None
         assert page["start_offset"] == 0
         found += [
@@ -79,8 +89,7 @@ def usage_events(server: ServerProcess) -> list[UsageEvent]:
         offset = 0
         while True:
             path = f"topics/system%2F__usage/partitions/{partition}/messages"
-            replied = rest(server, "GET", f"{path}?offset={offset}&encoding=text")
-            assert replied.status in (200, 404), replied.document
+            replied = read(server, f"{path}?offset={offset}&encoding=text")
             if replied.status == 404 or not replied.document["messages"]:
                 break
             lines = [message["text"].encode() for message in replied.document["messages"]]
@@ -102,22 +111,41 @@ def bill_rows(events: list[UsageEvent]) -> list[Row]:
     )
 
 
+def wait_metered(server: ServerProcess, writers: Writers) -> None:
+    """Messages were put and metered from now on, and a minute was published more than once."""
+    done, published = writers.done, len(usage_events(server))
+
+    def metered() -> bool:
+        events = usage_events(server)
+        return (
+            writers.done >= done + PUTS
+            and len(events) >= published + 2 * PARTITIONS
+            and len(events) > len({event.key for event in events})
+        )
+
+    eventually("the load is metered", metered, state=lambda: (writers.done, usage_events(server)))
+
+
 def test_after_kills_under_load_usage_equals_the_log(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path, CONFIG).start()
     made = rest(server, "POST", "topics", {"name": "metered", "partitions": PARTITIONS})
     assert made.status == 201
-    writers = Writers(server)
+    writers, draw = Writers(server), random.Random(0)
     try:
         for _ in range(KILLS):
-            time.sleep(LOAD_S)
+            wait_metered(server, writers)
+            elapse("the kill comes at any time of an interval", draw.uniform(0, INTERVAL_S))
             server.kill()
             server.start()
-        time.sleep(LOAD_S)
+        wait_metered(server, writers)
         writers.end()
         log = log_rows(server)
-        deadline = time.monotonic() + METERED_S
-        while bill_rows(usage_events(server)) != log and time.monotonic() < deadline:
-            time.sleep(0.2)
+
+        def billed() -> list[Row]:
+            return bill_rows(usage_events(server))
+
+        what = "usage is what the log holds"
+        eventually(what, lambda: billed() == log, state=lambda: f"{billed()}, but {log}")
         events = usage_events(server)
     finally:
         writers.end()

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +15,12 @@ from tests.product_metrics import product_series
 from tests.raw_client import RawClient, RawTopic, TalosError, connection_to
 from tests.server_process import ROOT_KEY, Key, ServerProcess
 from tests.tls_files import TlsFolder
+from tests.waiting import completed
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 CASES = Path(__file__).with_name("alerts_test.yml")
 PAGE = ROOT / "docs" / "operating" / "monitoring.md"
-TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,7 @@ def get(
     server: ServerProcess, path: str, key: Key | None = ROOT_KEY
 ) -> tuple[int, dict[str, str], str]:
     tls = TlsFolder.trust_of(server.config) if "cert_file" in server.config else None
-    connection = connection_to(server.port, tls, TIMEOUT_S)
+    connection = connection_to(server.port, tls)
     headers = {}
     if key is not None:
         token = base64.b64encode(f"{key.key_id}:{key.secret}".encode()).decode()
@@ -80,9 +79,7 @@ def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 def run_promtool(*arguments: str, given: str = "") -> None:
     tool = promtool()
     assert tool is not None, "no promtool: make setup fetches it from Debian's archive"
-    done = subprocess.run(
-        [str(tool), *arguments], input=given, capture_output=True, text=True, timeout=TIMEOUT_S
-    )
+    done = completed([tool, *arguments], input=given)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
 
 

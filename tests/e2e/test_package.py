@@ -8,12 +8,12 @@ import tomllib
 from pathlib import Path
 
 from scripts.check_package import TRIED
+from tests.waiting import completed
 
 from opentalos.testing import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = re.compile(r"[A-Za-z0-9._-]+")
-TRY_S = 60.0
 # Hides every installed module that does not come with the package's own dependencies: importing it
 # fails, and looking for it finds nothing, as libraries do that can use others.
 BLOCK = """
@@ -71,10 +71,7 @@ def without(kept: set[str], program: str) -> subprocess.CompletedProcess[str]:
         for module, owners in importlib.metadata.packages_distributions().items()
         if not {plain(owner) for owner in owners} & kept
     }
-    return subprocess.run(
-        [sys.executable, "-c", BLOCK.format(refused=sorted(refused)) + program],
-        capture_output=True, text=True, timeout=TRY_S,
-    )  # fmt: skip
+    return completed([sys.executable, "-c", BLOCK.format(refused=sorted(refused)) + program])
 
 
 SDK_ALONE = """

@@ -8,7 +8,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -19,11 +18,10 @@ import pytest
 from tests.accelerator import KINDS
 from tests.raw_client import RawClient, RawTopic, TalosError
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
+from tests.waiting import completed, ended, eventually, limit_s
 
 from opentalos.adapters.local.native_crew import OFF
 
-COMMAND_TIMEOUT_S = 60.0
-STOP_S = 20.0  # it leaves 5 s after a signal; what holds it up in these tests would for longer
 UNEXPECTED_ERROR = 2
 
 
@@ -36,13 +34,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 def talos(*arguments: str) -> subprocess.CompletedProcess[str]:
     """One command, run to its end."""
-    return subprocess.run(
-        [str(TALOS), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_TIMEOUT_S,
-        check=False,
-    )
+    return completed([TALOS, *arguments])
 
 
 def rest(
@@ -57,7 +49,7 @@ def rest(
         data=None if document is None else json.dumps(document).encode(),
     )
     try:
-        with urllib.request.urlopen(request, timeout=COMMAND_TIMEOUT_S) as reply:
+        with urllib.request.urlopen(request, timeout=limit_s()) as reply:
             text, status = reply.read(), reply.status
     except urllib.error.HTTPError as error:
         with error:
@@ -90,12 +82,14 @@ def test_the_log_and_the_status_say_which_threads_commit(
 def test_a_signal_ends_the_server_cleanly_and_in_time(
     server: ServerProcess, number: signal.Signals
 ) -> None:
+    # Nothing but the stop ends a request that its sender does not continue.
+    server.config = f"[http]\nrequest_timeout_s = {10 * limit_s()}\n"
     server.start()
     assert server.process is not None
     with socket.create_connection(("127.0.0.1", server.port)) as idle:
         idle.sendall(b"POST /v1/api/message HTTP/1.1\r\n")  # a sender that never continues
         server.process.send_signal(number)
-        assert server.process.wait(STOP_S) == 0
+        assert ended(server.process, "a server that was signalled ends") == 0
     assert server.process.stdout is not None
     assert server.process.stdout.read() == b""  # the ready line was the only one
     assert "Traceback" not in server.stderr()
@@ -153,7 +147,7 @@ def test_the_first_start_without_a_key_makes_a_private_key_file(tmp_path: Path) 
         assert "disabled" in listed.stdout
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(STOP_S) == 0
+        assert ended(process) == 0
         if process.stdout is not None:
             process.stdout.close()
 
@@ -229,10 +223,19 @@ def test_an_idle_server_is_small(server: ServerProcess) -> None:
     assert os.path.exists(server.data / "format.json")
 
 
-def put_often(topic: RawTopic) -> None:
-    for _ in range(100):  # until the fault is noticed
-        topic.put(b"two")
-        time.sleep(0.02)
+def refusal(topic: RawTopic) -> TalosError:
+    """Of the first put that meets the fault."""
+    found: list[TalosError] = []
+
+    def refused() -> bool:
+        try:
+            topic.put(b"two")
+        except TalosError as error:
+            found.append(error)
+        return bool(found)
+
+    eventually("a put meets the fault", refused)
+    return found[0]
 
 
 @pytest.mark.parametrize("journal", ["off", "on"])
@@ -250,13 +253,12 @@ def test_a_signal_ends_the_server_in_time_although_storage_hangs(
         topic.put(b"one")
         topic_uuid = topic.resource.topicTalosResourceName.rsplit("#", 1)[1]
         hang_file.write_text(topic_uuid if journal == "off" else "journal")
-        with pytest.raises(TalosError) as caught:
-            put_often(topic)
-        assert caught.value.code == UNEXPECTED_ERROR  # unknown, reported before the client gives up
+        # Unknown, reported before the client gives up.
+        assert refusal(topic).code == UNEXPECTED_ERROR
         client.close()
         assert server.process is not None
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(STOP_S) == 0
+        assert ended(server.process, "a server whose storage hangs ends") == 0
     finally:
         server.kill()
 

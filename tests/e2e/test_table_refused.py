@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.cluster_processes import wait_until
 from tests.compat.conftest import Sdk
 from tests.compat.test_sdk_access import new_key
 from tests.e2e.rest.client import rest
@@ -19,6 +18,7 @@ from tests.e2e.test_disk import RESERVE_BYTES, fill, small_disk
 from tests.e2e.test_metrics import get, samples
 from tests.server_process import Key, ServerProcess
 from tests.table_load import PARTITIONS, TableLoad, group_of, judged
+from tests.waiting import eventually
 
 from opentalos.model.change import StreamView
 from opentalos.sdk.sync.client import Client
@@ -26,8 +26,6 @@ from opentalos.sdk.tables import TalosTable
 from opentalos.testing.simulation.checks.view.table_view import table_views
 
 __all__ = ["small_disk"]  # a fixture
-
-pytestmark = pytest.mark.timeout(240)
 
 PENDING_MAX = 30  # of one shard
 CONFIG = f"""
@@ -40,7 +38,6 @@ OTHER, OWNER = "alice", "root"  # of the topic, of the table
 READ = ("GET_MESSAGE", "DESCRIBE_TOPIC")
 PAUSE_S = 0.01  # between two calls of one thread
 SPACE_BYTES = 4 << 20  # less than the reserve is free
-WAIT_S = 60.0
 
 
 class TwoOwners(TableLoad):
@@ -116,7 +113,7 @@ def wait_refused(load: TableLoad) -> None:
         assert all(each.error.startswith("SERVICE_UNAVAILABLE") for each in found)
         return {group_of(each) for each in found} >= groups
 
-    wait_until(refused, f"every group of {load.table} is refused", WAIT_S)
+    eventually(f"every group of {load.table} is refused", refused)
 
 
 @pytest.fixture
@@ -135,10 +132,11 @@ def load(server: ServerProcess, tmp_path: Path) -> TwoOwners:
 def wait_metric(server: ServerProcess, name: str, wanted: Callable[[float], bool]) -> None:
     """A page of metrics may be a second old."""
 
-    def reported() -> bool:
-        return wanted(samples(get(server, "/metrics")[2])[f"opentalos_{name}", ()])
+    def reported() -> float:
+        return samples(get(server, "/metrics")[2])[f"opentalos_{name}", ()]
 
-    wait_until(reported, name, WAIT_S)
+    what = f"the metric {name} has the wanted value"
+    eventually(what, lambda: wanted(reported()), state=reported)
 
 
 def test_a_table_that_refuses_loses_nothing_and_recovers(
@@ -206,7 +204,7 @@ def test_a_stream_that_stops_says_since_when_and_can_be_enabled_again(
         switch = {"table": load.table, "topic": load.log}
         stopped = load.recorder.invoke("operator", "stream", **switch, enabled=False)
         cause.harm(load)
-        wait_until(lambda: load.stream(load.log)["state"] == "gap", "the stream stops", WAIT_S)
+        eventually("the stream stops", lambda: load.stream(load.log)["state"] == "gap")
         load.recorder.ok(stopped)
         load.wait_progress()
         reported = load.stream(load.log)

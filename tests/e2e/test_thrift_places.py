@@ -3,7 +3,6 @@
 import contextlib
 import selectors
 import socket
-import time
 from collections import Counter
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ import pytest
 from tests.e2e.rest.client import authorization, rest
 from tests.raw_client import COMPACT, RawClient, RawTopic, encode_call, idl, signed_headers
 from tests.server_process import Key
+from tests.waiting import eventually, limit_s
 
 from opentalos.gateway.thrift_http import call_tasks
 from opentalos.model.limits import MessageLimits
@@ -23,7 +23,6 @@ PLACES, KEPT = 20, 4
 SHARE = (PLACES - KEPT) // 2
 POLLS = 24
 WAIT_S = 4.0  # of a poll; nothing here takes so long
-CALL_S = 30.0
 PATH = "/v1/api/message"
 
 
@@ -55,7 +54,7 @@ class World:
         lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         length = f"Content-Length: {len(self.poll_body)}\r\n"
         head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\n{length}{''.join(lines)}\r\n"
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=CALL_S)
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=limit_s())
         connection.sendall(head.encode() + self.poll_body)
         if half_closed:
             connection.shutdown(socket.SHUT_WR)
@@ -82,18 +81,22 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def first_bytes(connections: list[socket.socket], count: int) -> list[bytes]:
     """What the first ``count`` connections get that are answered or closed; b"": closed."""
     found: list[bytes] = []
-    until_s = time.monotonic() + CALL_S
     with selectors.DefaultSelector() as selector:
         for connection in connections:
             connection.setblocking(False)
             selector.register(connection, selectors.EVENT_READ)
-        while len(found) < count and time.monotonic() < until_s:
-            for key, _ in selector.select(1.0):
+
+        def enough() -> bool:
+            for key, _ in selector.select(0):
                 reply = b""
                 with contextlib.suppress(ConnectionResetError):
                     reply = key.fileobj.recv(4096)  # type: ignore[union-attr]
                 found.append(reply)
                 selector.unregister(key.fileobj)
+            return len(found) >= count
+
+        what = f"{count} connections are answered or closed"
+        eventually(what, enough, state=lambda: f"{len(found)} are")
     return found
 
 

@@ -8,8 +8,6 @@ import os
 import signal
 import socket
 import ssl
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,13 +26,12 @@ from tests.raw_client import (
 )
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
 from tests.tls_files import TlsFolder
+from tests.waiting import completed, elapse, eventually, limit_s, scale
 
 from opentalos.model.settings.security import TlsSettings
 from opentalos.ports.peers import CallRequest
 
-COMMAND_TIMEOUT_S = 60.0
-PATIENCE_S = 60.0
-LOOK_S = 0.05
+RELOAD_S = 0.05
 PARTITIONS = 24  # so many that each of two servers has some
 REFUSED = (ssl.SSLError, ConnectionError, http.client.HTTPException)
 
@@ -46,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> TlsFolder:
 
 @pytest.fixture(scope="module")
 def server(folder: TlsFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    config = folder.section(reload_interval_s=LOOK_S)
+    config = folder.section(reload_interval_s=RELOAD_S)
     running = ServerProcess(tmp_path_factory.mktemp("server"), config).start()
     yield running
     running.stop()
@@ -119,7 +116,7 @@ def test_a_new_certificate_is_taken_without_a_restart(
     tmp_path: Path, folder: TlsFolder, signalled: bool
 ) -> None:
     mine = TlsFolder(tmp_path, folder.authority)
-    interval_s = 3600.0 if signalled else LOOK_S
+    interval_s = 3600.0 if signalled else RELOAD_S
     server = ServerProcess(tmp_path / "server", mine.section(reload_interval_s=interval_s)).start()
     try:
         client = RawClient(server.port, tls=mine.trust())
@@ -128,10 +125,11 @@ def test_a_new_certificate_is_taken_without_a_restart(
         mine.renew()
         if signalled:
             os.kill(server.pid, signal.SIGHUP)
-        deadline = time.monotonic() + PATIENCE_S
-        while shown(server.port, mine.trust()) == before:
-            assert time.monotonic() < deadline, server.stderr()
-            time.sleep(LOOK_S)
+        eventually(
+            "a new connection sees the new certificate",
+            lambda: shown(server.port, mine.trust()) != before,
+            state=server.stderr,
+        )
         topic.put(b"over the old connection")
         client.close()
     finally:
@@ -202,7 +200,7 @@ def open_get(server: ServerProcess, topic: RawTopic, trust: ssl.SSLContext) -> s
         "Content-Length": str(len(body)),
     }
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    plain = socket.create_connection(("127.0.0.1", server.port))
+    plain = socket.create_connection(("127.0.0.1", server.port), timeout=limit_s())
     secure = trust.wrap_socket(plain, server_hostname="127.0.0.1")
     secure.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n{lines}\r\n".encode() + body)
     return secure
@@ -218,7 +216,7 @@ def read_all(secure: ssl.SSLSocket) -> int:
 def test_a_slow_client_gets_its_reply_and_one_that_never_reads_is_cut(
     tmp_path: Path, folder: TlsFolder
 ) -> None:
-    stall_s, stored = 2.0, 9 << 20
+    stall_s, stored = 4.0 * scale(), 9 << 20
     config = f"[http]\nwrite_stall_s = {stall_s}\n[metrics]\naccess = 'open'\n"
     server = ServerProcess(tmp_path, folder.section() + config).start()
     try:
@@ -228,13 +226,11 @@ def test_a_slow_client_gets_its_reply_and_one_that_never_reads_is_cut(
             topic.put(b"x" * (1 << 20))
         client.close()
         with open_get(server, topic, folder.trust()) as slow:
-            time.sleep(stall_s / 2)
+            elapse("a client may leave its reply unread for less than write_stall_s", stall_s / 4)
             assert read_all(slow) > stored
         with open_get(server, topic, folder.trust()) as asleep:
-            deadline = time.monotonic() + PATIENCE_S
-            while "\nopentalos_connections_cut_total 1.0\n" not in page(server, folder):
-                assert time.monotonic() < deadline
-                time.sleep(LOOK_S)
+            cut = "\nopentalos_connections_cut_total 1.0\n"
+            eventually("the other connection is cut", lambda: cut in page(server, folder))
             with contextlib.suppress(ssl.SSLError, ConnectionError):
                 assert read_all(asleep) < stored
     finally:
@@ -256,13 +252,8 @@ def test_a_file_that_is_not_there_ends_the_start_with_one_line(
 ) -> None:
     path = tmp_path / "c.toml"
     path.write_text(folder.section(**{key: "/nowhere.pem"}))
-    command = [str(TALOS), "serve", "--config", str(path), "--data", str(tmp_path / "data")]
-    done = subprocess.run(
-        [*command, "--listen", "127.0.0.1:0"],
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_TIMEOUT_S,
-    )
+    command: list[str | Path] = [TALOS, "serve", "--config", path, "--data", tmp_path / "data"]
+    done = completed([*command, "--listen", "127.0.0.1:0"])
     assert done.returncode == 1
     assert f"[tls] {key}: cannot read /nowhere.pem" in done.stderr
     assert "Traceback" not in done.stderr

@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import os
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.server_process import TALOS
+from tests.waiting import completed
 
 _CLONE_NEWNET = 0x40000000
 _CHUNK_BYTES = 1 << 16
@@ -162,5 +162,4 @@ def namespace() -> Iterator[Namespace]:
 
 
 def _ip(*arguments: str) -> None:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr}"
+    completed(["ip", *arguments], check=True)

@@ -6,14 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from tests.table_load import TableLoad
+from tests.waiting import answering, eventually, limit_s
 
+from opentalos.model.errors import Unavailable
 from opentalos.sdk.stream import TableFollower
 from opentalos.sdk.sync.client import Client
 from opentalos.sdk.tables import TalosTable
-
-# A shard that moved gives no mark for 30 s, and each further move begins them again.
-MARK_TIMEOUT_S = 180.0
-END_TIMEOUT_S = MARK_TIMEOUT_S + 60.0
 
 
 class Follower(threading.Thread):
@@ -30,12 +28,13 @@ class Follower(threading.Thread):
 
     def run(self) -> None:
         try:
-            config = replace(self._load.config(), deadline_s=MARK_TIMEOUT_S)
+            # A shard that moved gives no mark for 30 s, and each further move begins them again.
+            config = replace(self._load.config(), deadline_s=limit_s())
             with TableFollower(config, self._load.table, self._topic) as follower:
                 self.began.set()
                 while not self._ending.is_set():
                     follower.step()
-                follower.catch_up()
+                eventually(f"{self.name} catches up", answering(follower.catch_up, Unavailable))
                 self.rows = in_order(follower.replica.rows())
                 self.late = follower.replica.counters.late
         except BaseException as error:  # raised by ``end``
@@ -45,8 +44,7 @@ class Follower(threading.Thread):
     def end(self) -> None:
         """Wait for its replica; fail with what made it fail."""
         self._ending.set()
-        self.join(END_TIMEOUT_S)
-        assert not self.is_alive(), f"{self.name} has not caught up"
+        eventually(f"{self.name} ends", lambda: not self.is_alive())
         if self._problem is not None:
             raise AssertionError(f"{self.name} failed") from self._problem
 
@@ -68,7 +66,7 @@ class Followers:
     def wait_begun(self) -> None:
         """Wait until each has scanned the table."""
         for item in self._running:
-            assert item.began.wait(MARK_TIMEOUT_S), item.name
+            eventually(f"{item.name} has scanned the table", item.began.is_set)
 
     def check(self) -> None:
         """The table is no longer mutated: each has it."""

@@ -1,27 +1,27 @@
 """Backends that die, pause or fill up under load of the official SDK."""
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.cluster_load import Traffic, longest_silence, traffic
-from tests.cluster_processes import SESSION_S, ClusterProcesses, wait_until
+from tests.cluster_load import Traffic, traffic
+from tests.cluster_processes import SESSION_S, ClusterProcesses
 from tests.conftest import RunningBackends
 from tests.faults.zookeeper_session import expire
+from tests.waiting import completed, elapse, eventually
 
 from opentalos.backends.hadoop.hdfs import HdfsBackend
 from opentalos.broker.cluster.records import LEADER
 from opentalos.broker.cluster.state import server_path
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.backend
 
 ROUNDS_FULL = 5
 AWAY_FULL_S = 60.0
-AWAY_SESSIONS_S = 20.0
+SESSIONS, SESSIONS_FULL = 4, 12  # for which ZooKeeper is away
 # Of an HBase that pauses. Its session with ZooKeeper is 10 s, the last ping may be 3.3 s old: after
 # a longer pause it answers for a second, then it ends itself.
 PAUSE_HBASE_S = 5.0
@@ -29,16 +29,17 @@ AWAY_S = 1.0
 PAUSE_S = 8.0
 DISK_MB = 4096
 LEFT_BYTES = 64 << 10
-FULL_TIMEOUT_S = 60.0
 
 
-def assert_not_silent(load: Traffic, away_s: float) -> None:
-    """No partition waited until the end of what was away for so long.
+def outlast_sessions(load: Traffic, sessions: int) -> None:
+    """For each of them: no partition waits for what is away.
 
     How short its longest silence was is printed; on a machine that is shared that says little.
     """
-    longest_s = max(seconds for _, seconds in longest_silence(load.history()))
-    assert longest_s < 0.9 * away_s, "a partition waited for what was away"
+    load.wait_progress()
+    for _ in range(sessions):
+        elapse("a session without ZooKeeper ends", SESSION_S)
+        load.wait_progress()
 
 
 def quiet(_text: str) -> None:
@@ -52,24 +53,21 @@ def test_puts_go_on_while_zookeeper_is_away(
     """For several sessions; those of a ZooKeeper that was only stopped end when it continues."""
     zookeeper = backends.fleet.zookeeper
     daemon = zookeeper.daemon("zookeeper")
-    away_s = AWAY_FULL_S if full else AWAY_SESSIONS_S
-    with traffic(cluster, tmp_path, f"ZooKeeper {how} for {away_s:.0f} s") as load:
+    sessions = SESSIONS_FULL if full else SESSIONS
+    with traffic(cluster, tmp_path, f"ZooKeeper {how} for {sessions} sessions") as load:
         opened = cluster.openings(load.resource)
         if how == "killed":
             daemon.kill()
-            time.sleep(away_s)
-            load.wait_progress()  # while it is away
+            outlast_sessions(load, sessions)
             zookeeper.start_daemon("zookeeper")
         else:
             daemon.pause()
-            time.sleep(away_s)
-            load.wait_progress()
+            outlast_sessions(load, sessions)
             daemon.resume()
         zookeeper.wait_ready(quiet)
         load.wait_progress()
         cluster.wait_settled()
         assert cluster.openings(load.resource) == opened, "a partition was dropped"
-        assert_not_silent(load, away_s)
 
 
 def test_zookeeper_silent_for_half_a_session_stops_no_put(
@@ -80,7 +78,7 @@ def test_zookeeper_silent_for_half_a_session_stops_no_put(
         opened = cluster.openings(load.resource)
         for _ in range(ROUNDS_FULL if full else 1):
             zookeeper.pause()
-            time.sleep(SESSION_S / 2)
+            elapse("half a session passes", SESSION_S / 2)
             zookeeper.resume()
             load.wait_progress()
         assert cluster.openings(load.resource) == opened, "a partition was dropped"
@@ -111,7 +109,7 @@ def test_a_datanode_of_the_pipeline_fails(
                 hdfs.start_daemon(name)
             else:
                 hdfs.daemon(name).pause()
-                time.sleep(PAUSE_S)
+                elapse("writers to the DataNode get no answer", PAUSE_S)
                 hdfs.daemon(name).resume()
             hdfs.wait_ready(quiet)
             load.wait_progress()
@@ -124,7 +122,7 @@ def test_the_namenode_restarts(
     with traffic(cluster, tmp_path, "NameNode restarted") as load:
         for _ in range(ROUNDS_FULL if full else 1):
             hdfs.daemon("nn").kill()
-            time.sleep(AWAY_S)
+            elapse("calls of the servers fail", AWAY_S)
             hdfs.start_daemon("nn")
             hdfs.wait_ready(quiet)
             load.wait_progress()
@@ -137,14 +135,21 @@ def test_puts_go_on_while_hbase_is_stopped(
     with traffic(cluster, tmp_path, "HBase stopped") as load:
         opened = cluster.openings(load.resource)
         hbase.pause()
-        time.sleep(PAUSE_HBASE_S)
-        hbase.resume()
+        began_s = time.monotonic()
+        load.wait_progress()  # no partition waits for it
+        took_s = time.monotonic() - began_s
+        elapse("commits wait for HBase", max(0.0, PAUSE_HBASE_S - took_s))
+        if took_s > PAUSE_HBASE_S:  # on a slow machine its session may be over
+            hbase.kill()
+            backends.fleet.hbase.start_daemon("hbase")
+        else:
+            hbase.resume()
         backends.fleet.hbase.wait_ready(quiet)
         load.wait_commits()
-        assert_not_silent(load, PAUSE_HBASE_S)
         assert cluster.openings(load.resource) == opened
 
 
+@pytest.mark.timeout(1_200)  # of ``make faults``: five times a minute without HBase, and its start
 def test_the_region_server_of_hbase_restarts(
     cluster: ClusterProcesses, backends: RunningBackends, tmp_path: Path, full: bool
 ) -> None:
@@ -152,7 +157,7 @@ def test_the_region_server_of_hbase_restarts(
     with traffic(cluster, tmp_path, "HBase restarted") as load:
         for _ in range(ROUNDS_FULL if full else 1):
             hbase.daemon("hbase").kill()
-            time.sleep(AWAY_FULL_S if full else AWAY_S)
+            elapse("calls of the servers fail", AWAY_FULL_S if full else AWAY_S)
             load.wait_progress()  # while it is away
             hbase.start_daemon("hbase")
             hbase.wait_ready(quiet)
@@ -169,21 +174,21 @@ def small_disk(hdfs: HdfsBackend, name: str) -> Iterator[Path]:
             pytest.fail("a file system of its own needs root")
         pytest.skip("a file system of its own needs root")
     hdfs.daemon(name).kill()
-    subprocess.run(mount, check=True)
+    completed(mount, check=True)
     try:
         hdfs.start_daemon(name)
         hdfs.wait_ready(quiet)
         yield folder
     finally:
         hdfs.daemon(name).kill()
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        completed(["umount", "--lazy", str(folder)], check=True)
         hdfs.start_daemon(name)
         hdfs.wait_ready(quiet)
 
 
 def resize(folder: Path, size_bytes: int) -> None:
     """Change the size of a file system in memory."""
-    subprocess.run(["mount", "-o", f"remount,size={size_bytes}", str(folder)], check=True)
+    completed(["mount", "-o", f"remount,size={size_bytes}", str(folder)], check=True)
 
 
 def test_the_disk_of_a_datanode_is_full(
@@ -197,7 +202,7 @@ def test_the_disk_of_a_datanode_is_full(
         found = os.statvfs(folder)
         used = (found.f_blocks - found.f_bfree) * found.f_frsize
         resize(folder, used + LEFT_BYTES)
-        wait_until(lambda: not os.statvfs(folder).f_bavail, "the disk is full", FULL_TIMEOUT_S)
+        eventually("the disk is full", lambda: not os.statvfs(folder).f_bavail)
         load.wait_progress()
         resize(folder, DISK_MB << 20)
         load.wait_progress()

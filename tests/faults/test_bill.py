@@ -18,12 +18,13 @@ from tests.spark.kills.cluster_kills import METERED, ClusterKills
 from tests.spark.kills.copying import PARTITIONS
 from tests.spark.standalone.standalone_cluster import StandaloneCluster, running_cluster
 from tests.table_load import table_load
+from tests.waiting import limit_s
 
 from opentalos.sdk import ClientConfig, TalosAdmin
 
 ROUNDS = int(os.environ.get("OPENTALOS_KILLS", "5"))
 PAUSE_S = 0.1  # between two mutations of one thread
-DEADLINE_S = 300.0  # of a put: servers start slowly beside Spark
+# Each round takes minutes.
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(7200)]
 
 
@@ -43,7 +44,7 @@ class TalosCluster(TalosServer):
             endpoints=tuple(server.url for server in self.servers),
             key_id=ROOT_KEY.key_id,
             secret=ROOT_KEY.secret,
-            deadline_s=DEADLINE_S,
+            deadline_s=limit_s(),  # of a put: servers start slowly beside Spark
         )
 
 

@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster_processes import ClusterProcesses, wait_until
+from tests.cluster_processes import ClusterProcesses
 from tests.e2e.kafka.test_history import PARTITIONS, TOPIC, Clients, check_group, read_whole
 from tests.e2e.rest.client import rest
 from tests.raw_client import RawClient, RawTopic
 from tests.server_process import ROOT_KEY
+from tests.waiting import eventually
 
 from opentalos.testing.simulation.checks.checker import check
 from opentalos.testing.simulation.history import History, Recorder
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.backend
 
 KINDS = {"again": "put", "idempotent": "put-idempotent", "reader": "poll", "member": "group"}
-PROGRESS_S = 120.0
 
 
 def settings_of(cluster: ClusterProcesses) -> dict[str, Any]:
@@ -47,11 +47,11 @@ def created(cluster: ClusterProcesses) -> str:
 def wait_progress(folder: Path) -> None:
     """Until every client has done something more."""
     before = {path: path.stat().st_size for path in folder.glob("*.jsonl")}
-    wait_until(
-        lambda: all(path.stat().st_size > size for path, size in before.items()),
-        "every client of Kafka goes on",
-        PROGRESS_S,
-    )
+
+    def waiting() -> list[str]:
+        return [path.stem for path, size in before.items() if path.stat().st_size <= size]
+
+    eventually("every client of Kafka continues", lambda: not waiting(), state=waiting)
 
 
 def drained(cluster: ClusterProcesses, resource: str) -> None:
@@ -60,9 +60,7 @@ def drained(cluster: ClusterProcesses, resource: str) -> None:
     path = f"cluster/servers/{leaving}/drain"
     server = cluster.servers[cluster.running[0]]
     assert rest(server, "POST", path).status in (200, 204)
-    wait_until(
-        lambda: leaving not in cluster.owners(resource).values(), f"{leaving} is empty", PROGRESS_S
-    )
+    eventually(f"{leaving} is empty", lambda: leaving not in cluster.owners(resource).values())
     assert rest(server, "DELETE", path).status in (200, 204)
     cluster.wait_settled()
 
@@ -71,16 +69,15 @@ def test_kills_and_moves_lose_nothing_and_idempotent_producers_store_once(
     cluster: ClusterProcesses, tmp_path: Path, full: bool
 ) -> None:
     resource, settings = created(cluster), settings_of(cluster)
-    wait_until(lambda: len(cluster.owners(resource)) == PARTITIONS, "it is assigned", PROGRESS_S)
+    eventually("the topic is assigned", lambda: len(cluster.owners(resource)) == PARTITIONS)
     clients = Clients(tmp_path, settings)
     try:
         for partition in range(PARTITIONS):
             for name, kind in KINDS.items():
                 clients.start(name, kind, partition)
-        wait_until(
-            lambda: len(list(tmp_path.glob("*.jsonl"))) == PARTITIONS * len(KINDS),
+        eventually(
             "the clients run",
-            PROGRESS_S,
+            lambda: len(list(tmp_path.glob("*.jsonl"))) == PARTITIONS * len(KINDS),
         )
         for _ in range(5 if full else 1):
             wait_progress(tmp_path)

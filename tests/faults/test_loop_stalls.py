@@ -22,6 +22,7 @@ import pytest
 from tests.e2e.rest.client import authorization, rest
 from tests.raw_client import RawClient, RawTopic, idl
 from tests.server_process import ServerProcess
+from tests.waiting import elapse, limit_s
 
 from opentalos.model.message import Compression
 from opentalos.wire._generated import sds
@@ -30,8 +31,6 @@ from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire._generated.topic import TopicAndPartition, TopicTalosResourceName
 from opentalos.wire.message import Message, encode_block
 from opentalos.wire.thrift import ThriftProtocol, encode_call
-
-pytestmark = pytest.mark.timeout(600)
 
 MIB = 1 << 20
 STALL_S_MAX = 0.02
@@ -98,7 +97,7 @@ class Server:
         )  # fmt: skip
 
     def put_raw(self, data: bytes) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=limit_s())
         headers = authorization() | RAW
         path = MESSAGES.replace("{topic}", self.topic.name)
         connection.request("POST", f"/rest/v1/{path}", data, headers)
@@ -108,8 +107,9 @@ class Server:
 
     def metrics(self) -> dict[str, float]:
         """A page that was made after this call began."""
-        time.sleep(max(0.0, PAGES_S.get(self.port, 0.0) + PAGE_S - time.monotonic()))
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        old_s = time.monotonic() - PAGES_S.get(self.port, 0.0)
+        elapse("the server makes another page", max(0.0, PAGE_S - old_s))
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=limit_s())
         connection.request("GET", "/metrics", headers=authorization())
         text = connection.getresponse().read().decode()
         connection.close()
@@ -128,7 +128,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
 
 @contextmanager
 def served(process: ServerProcess, topic: str) -> Iterator[Server]:
-    client = RawClient(process.port, timeout_s=60)
+    client = RawClient(process.port)
     try:
         yield Server(process, RawTopic.create(client, topic))
     finally:
@@ -223,7 +223,7 @@ def sds_batch(protocol: ThriftProtocol, items: int) -> Callable[[Server], Signed
 
 def table_of_records(server: Server) -> None:
     table(server)
-    client = RawClient(server.port, timeout_s=60)
+    client = RawClient(server.port)
     call = sds_batch(ThriftProtocol.BINARY, 900)(server)
     assert client.post(call.path, call.body, content_type=call.content_type).status == 200
     client.close()
@@ -315,14 +315,18 @@ INPUTS = (
 
 
 def send(
-    server: Server, given: Input, call: SignedCall | None, until_s: float, counts: list[int]
+    server: Server,
+    given: Input,
+    call: SignedCall | None,
+    over: threading.Event,
+    counts: list[int],
 ) -> None:
-    """Send the request over one connection until time is over."""
-    while time.monotonic() < until_s:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    """Send the request again and again until the attack is over and something was answered."""
+    while not (counts and over.is_set()):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=limit_s())
         try:
             if call is not None:
-                client = RawClient(server.port, timeout_s=60)
+                client = RawClient(server.port)
                 reply = client.post(call.path, call.body, content_type=call.content_type)
                 client.close()
                 counts.append(reply.status)
@@ -345,18 +349,18 @@ def send(
 def attacked(server: Server, given: Input | None) -> tuple[list[int], list[float]]:
     """Statuses of the attackers and latencies of a victim."""
     call = given.thrift(server) if given is not None and given.thrift is not None else None
-    until_s = time.monotonic() + ATTACK_S
+    over = threading.Event()
+    threads: list[threading.Thread] = [threading.Timer(ATTACK_S, over.set)]
     statuses: list[int] = []
-    threads = []
     if given is not None:
-        threads = [
-            threading.Thread(target=send, args=(server, given, call, until_s, statuses))
+        threads += [
+            threading.Thread(target=send, args=(server, given, call, over, statuses))
             for _ in range(ATTACKERS)
         ]
     for thread in threads:
         thread.start()
-    latencies = []
-    while time.monotonic() < until_s:
+    latencies: list[float] = []
+    while not (latencies and over.is_set()):
         began = time.monotonic()
         reply = rest(server.process, "GET", "topics")
         latencies.append(time.monotonic() - began)

@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 from tests.faults.parsers import Parser, parsers
 
 FUZZ_S, FULL_FUZZ_S = 20.0, 600.0
-EXAMPLES = 100  # of a round; the deadline is checked between rounds
+EXAMPLES = 100  # of a round; the time is read between rounds
 BYTES_MAX = 400
 NAMES = [parser.name for parser in parsers(Path())]
-
-pytestmark = pytest.mark.timeout(600)
 
 EDGES = st.sampled_from(
     (b"", b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff" * 9 + b"\x01", b"[" * 50,
@@ -55,7 +53,7 @@ def check(parser: Parser, data: bytes) -> None:
 
 def fuzz(parser: Parser, seconds: float, first_seed: int) -> int:
     """Rounds until the time is over, at least one; the number of inputs."""
-    until_s = time.monotonic() + seconds
+    began_s = time.monotonic()
     for number in itertools.count(first_seed):
 
         @seed(number)
@@ -68,7 +66,8 @@ def fuzz(parser: Parser, seconds: float, first_seed: int) -> int:
             check(parser, data)
 
         round_of()
-        if time.monotonic() >= until_s:
+        spent_s = time.monotonic() - began_s
+        if spent_s >= seconds:
             return (number - first_seed + 1) * EXAMPLES
     raise AssertionError
 

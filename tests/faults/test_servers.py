@@ -1,12 +1,13 @@
 """Servers that are killed or paused under load of the official SDK."""
 
-import time
 from pathlib import Path
 
 import pytest
 from tests.cluster_load import traffic
 from tests.cluster_processes import SESSION_S, ClusterProcesses
+from tests.waiting import elapse
 
+# Of ``make faults``: 50 pauses of 7 s each, 20 kills.
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(1200)]
 
 KILLS_FULL = 20
@@ -52,7 +53,7 @@ def test_an_owner_that_was_paused_longer_than_its_session(
             with cluster.paused(victim):
                 # Waits in its socket: the first thing it sees after SIGCONT.
                 load.put_at(victim, 0)
-                time.sleep(LONGER_THAN_SESSION_S)
+                elapse("its session ends while it is paused", LONGER_THAN_SESSION_S)
                 load.wait_progress()  # with another owner
             load.wait_progress()
             cluster.wait_settled()
@@ -65,7 +66,7 @@ def test_a_controller_that_was_paused_longer_than_its_session(
         for _ in range(KILLS_FULL if full else 1):
             victim = cluster.controller()
             with cluster.paused(victim):
-                time.sleep(LONGER_THAN_SESSION_S)
+                elapse("its session ends while it is paused", LONGER_THAN_SESSION_S)
                 load.wait_progress()
             load.wait_progress()
             cluster.wait_settled()

@@ -3,7 +3,6 @@
 The table has two streams; after each fault both must rebuild it.
 """
 
-import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,9 @@ from tests.conftest import RunningBackends
 from tests.faults.shard_owners import shard_owner
 from tests.faults.table_followers import Followers
 from tests.table_load import PARTITIONS, SHARDS, TableLoad, judged, table_load
+from tests.waiting import elapse
 
+# Of ``make faults``: 20 kills, each of which a table follows.
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(1200)]
 
 KILLS_FULL = 20
@@ -82,7 +83,7 @@ def test_a_server_that_was_paused_longer_than_its_session(
         for number in range(2 * ROUNDS_FULL if full else 2):
             victim = owner_of(cluster, load, number)
             with cluster.paused(victim):
-                time.sleep(LONGER_THAN_SESSION_S)
+                elapse("its session ends while it is paused", LONGER_THAN_SESSION_S)
                 load.wait_progress()  # with another owner
             load.wait_progress()
             cluster.wait_settled()

@@ -3,12 +3,13 @@
 import socket
 import struct
 
-from tests.cluster_processes import SETTLE_TIMEOUT_S, wait_until
+from tests.waiting import eventually, limit_s
+
+from opentalos.catalog.principals.sealing import ANNOUNCED
 
 _WORD_BYTES = 4
 _PASSWORD_BYTES = 16
 _MASK = (1 << 48) - 1
-_TIMEOUT_S = 10.0
 _SESSION_MS = 10_000
 _LENGTH = struct.Struct("!i")
 # Source: ZooKeeper 3.6, zookeeper.jute. ConnectRequest: protocol, last zxid seen, timeout, session,
@@ -22,18 +23,23 @@ _SECRET = 0xB3415C00  # ZooKeeperServer.superSecret: seeds each session's passwo
 def expire(hosts: str, record: str) -> None:
     """Close the session that holds the ephemeral node ``record`` (the end of its path).
 
-    Returns when other sessions hold all that it held. Until then its server may not know that it
-    is closed, and says what it knew: a cluster that looks settled would prove nothing.
+    Returns when other sessions hold all that it held and that is needed again: a server announces
+    only once that it knows MACs. Until then its server may not know that it is closed, and says
+    what it knew: a cluster that looks settled would prove nothing.
     """
     session = wait_holder(hosts, record)
-    held = [path for path, other in holders(hosts).items() if other == session]
+    held = [
+        path
+        for path, other in holders(hosts).items()
+        if other == session and f"/{ANNOUNCED}/" not in path
+    ]
     close(hosts, session)
 
     def held_again() -> bool:
         now = holders(hosts)
         return all(now.get(path, session) != session for path in held)
 
-    wait_until(held_again, f"other sessions hold {held}", SETTLE_TIMEOUT_S)
+    eventually(f"other sessions hold {held}", held_again)
 
 
 def close(hosts: str, session: int) -> None:
@@ -51,15 +57,12 @@ def close(hosts: str, session: int) -> None:
 
 def wait_holder(hosts: str, record: str) -> int:
     """The session that holds the node whose path ends so, as soon as there is one."""
-    found: list[int] = []
 
-    def held() -> bool:
+    def holding() -> list[int]:
         now = holders(hosts).items()
-        found[:] = [session for path, session in now if path.endswith(f"/{record}")]
-        return bool(found)
+        return [session for path, session in now if path.endswith(f"/{record}")]
 
-    wait_until(held, f"a session holds {record}", SETTLE_TIMEOUT_S)
-    return found[0]
+    return eventually(f"a session holds {record}", holding)[0]
 
 
 def holders(hosts: str) -> dict[str, int]:
@@ -84,7 +87,7 @@ def four_letters(hosts: str, word: bytes) -> str:
 def exchange(hosts: str, *parts: bytes) -> bytes:
     """All that ZooKeeper answers until it closes the connection."""
     host, port = hosts.split(":")
-    with socket.create_connection((host, int(port)), _TIMEOUT_S) as link:
+    with socket.create_connection((host, int(port)), limit_s()) as link:
         link.sendall(b"".join(parts))
         answer = []
         while part := link.recv(1 << 16):

@@ -4,20 +4,18 @@ import atexit
 import os
 import shutil
 import struct
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.waiting import completed
+
 SOURCE = Path(__file__).with_name("recorder.c")
 _HEADER = struct.Struct("<IBBHQQqqII")
 _MAGIC = 0x31504F54
-_COMPILE_TIMEOUT_S = 60.0
-POLL_S = 0.001
 
 
 class Kind(IntEnum):
@@ -60,9 +58,7 @@ def recorder_library() -> Path:
     assert compiler, "power cuts need Linux and a C compiler: install gcc, or set CC"
     library = folder / "recorder.so"
     command = [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(SOURCE)]
-    done = subprocess.run(
-        [*command, "-ldl", "-lpthread"], capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S
-    )
+    done = completed([*command, "-ldl", "-lpthread"])
     assert done.returncode == 0, f"{compiler} cannot build {SOURCE.name}:\n{done.stderr}"
     return library
 
@@ -85,17 +81,17 @@ def read_journal(path: Path) -> Iterator[Record]:
         yield record
 
 
-def follow_journal(path: Path, until_s: float) -> Iterator[tuple[Record, int]]:
-    """Each record, also of a process that runs, with its end in the file; until that time."""
+def follow_journal(path: Path) -> Iterator[tuple[Record, int] | None]:
+    """Each record with its end in the file, without end; None when the process made no more."""
     began, left = 0, b""
     with path.open("rb") as file:
-        while time.monotonic() < until_s:
+        while True:
             left += file.read()
             end = 0
             for record, end in _records(left):
                 yield record, began + end
             began, left = began + end, left[end:]
-            time.sleep(POLL_S)
+            yield None
 
 
 def _records(content: bytes) -> Iterator[tuple[Record, int]]:

@@ -9,11 +9,11 @@ from threading import Event, Thread
 from typing import Any
 
 from tests.cluster_load import Program
-from tests.cluster_processes import wait_until
 from tests.compat.conftest import Sdk
 from tests.quiet_load import final_config, final_read, read_blocks
 from tests.raw_client import RawClient, RawTopic, TalosError, idl
 from tests.server_process import ServerProcess
+from tests.waiting import eventually
 
 from opentalos.sdk.sync.client import Client
 from opentalos.sdk.sync.simple_consumer import SimpleConsumer
@@ -24,7 +24,6 @@ PARTITIONS = {SYNCED: 1, FLUSHED: 1}
 WRITERS = 2  # of each partition
 GROUP = "g"
 PAUSE_S = 0.004  # between two puts of a writer
-PROGRESS_TIMEOUT_S = 120.0
 MAKER_PAUSE_S = 0.05
 UNKNOWN_CODE = 2
 
@@ -77,13 +76,13 @@ class PowerLoad:
             pairs = zip(self.writers, before, strict=True)
             return all(answered(program) > count for program, count in pairs)
 
-        wait_until(all_answered, "every writer is answered", PROGRESS_TIMEOUT_S)
+        eventually("every writer is answered", all_answered)
 
     def wait_commit(self) -> None:
         """The worker's commit of a checkpoint was acknowledged anew."""
         worker = self.others[-1]
         before = commits(worker)
-        wait_until(lambda: commits(worker) > before, "a commit is answered", PROGRESS_TIMEOUT_S)
+        eventually("a commit is answered", lambda: commits(worker) > before)
 
     def acknowledged(self) -> int:
         """Puts of the writers."""

@@ -1,8 +1,8 @@
 """A server process whose power can be cut: its disk then has what a real one may have."""
 
-import time
+import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -18,8 +18,10 @@ from tests.power.journal import (
     recorder_library,
 )
 from tests.server_process import ServerProcess
+from tests.waiting import elapse, eventually
 
-MOMENT_TIMEOUT_S = 60.0
+POLL_S = 0.001  # a moment that is seen later is over
+POLLS = 1_000
 
 Moment = Callable[[Record, str], bool]  # whether a call that begins, on that path, is meant
 
@@ -75,20 +77,33 @@ class PowerServer(ServerProcess):
         check_complete(disk, self.root)
         write_directory(self.root, disk.after_a_cut(draw))
 
-    def wait_moment(self, moment: Moment) -> bool:
-        """Return when the process begins such a call; False: it made none in time."""
+    def wait_moment(self, moment: Moment) -> None:
+        """Return when the process begins such a call."""
+        moments = self._moments(moment)
+
+        def came() -> bool:
+            return any(itertools.islice(moments, POLLS))
+
+        eventually(f"a call of the server {moment.__name__}", came)
+
+    def _moments(self, moment: Moment) -> Iterator[bool]:
+        """Whether such a call began since the last time it was asked."""
         made: dict[int, str] = {}  # by call
         names: dict[int, str] = {}  # by inode
         began = self.journal.stat().st_size
-        for record, end in follow_journal(self.journal, time.monotonic() + MOMENT_TIMEOUT_S):
+        for found in follow_journal(self.journal):
+            if found is None:
+                yield False
+                elapse("the server makes calls", POLL_S)
+                continue
+            record, end = found
             if record.kind is Kind.CREATE and not record.ended:
                 made[record.call] = record.paths[0]
             elif record.kind is Kind.CREATE:
                 names[record.inode] = made.pop(record.call)
             path = record.paths[0] or names.get(record.inode, "")
             if end > began and not record.ended and moment(record, path):
-                return True
-        return False
+                yield True
 
     def replayed(self, ignored: Ignored = nothing_ignored) -> Disk:
         """The disk of the killed process."""

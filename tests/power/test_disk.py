@@ -1,7 +1,6 @@
 """The recorder and the rules of the disk, on programs of a few calls."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from random import Random
@@ -10,6 +9,7 @@ import pytest
 from tests.accelerator import KINDS
 from tests.power.disk import Before, Disk, NothingKept, check_complete, write_directory
 from tests.power.journal import read_journal, recorder_environment, recorder_library
+from tests.waiting import completed
 
 SEEDS = 300
 PROGRAM = """
@@ -50,11 +50,10 @@ def recorded(tmp_path: Path, program: str) -> Disk:
     journal.unlink(missing_ok=True)
     before = Before(root)
     environment = recorder_environment(recorder_library(), root, journal)
-    subprocess.run(
+    completed(
         [sys.executable, "-c", PROGRAM + program, str(root)],
         env={**os.environ, **environment},
         check=True,
-        timeout=20,
     )
     disk = Disk(before).replay(read_journal(journal))
     check_complete(disk, root)

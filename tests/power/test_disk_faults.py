@@ -10,13 +10,12 @@ faults are those of all partitions.
 import os
 import random
 import sys
-import time
 from pathlib import Path
 
-import pytest
 from tests.power.power_load import PowerLoad
 from tests.power.power_server import PowerServer
 from tests.quiet_load import QuietLoad
+from tests.waiting import elapse
 
 from opentalos.testing.simulation.checks.checker import check
 from opentalos.testing.simulation.history import History
@@ -26,7 +25,6 @@ SEED = int(os.environ.get("OPENTALOS_POWER_SEED", "0")) or random.SystemRandom()
 FAULTS_S = (0.3, 1.5)
 QUIET = 40  # partitions that share the journal
 SETTINGS = [f'[log]\njournal = "{on}"\njournal_bytes_max = 65_536\n' for on in ("on", "off")]
-pytestmark = pytest.mark.timeout(240 + 30 * ROUNDS)
 
 
 def test_a_disk_that_fails_and_then_loses_its_power_loses_nothing_acknowledged(
@@ -41,7 +39,7 @@ def test_a_disk_that_fails_and_then_loses_its_power_loses_nothing_acknowledged(
         quiet.start()
         for number in range(1, ROUNDS + 1):
             server.faults.touch()
-            time.sleep(draw.uniform(*FAULTS_S))
+            elapse("calls on the disk fail", draw.uniform(*FAULTS_S))
             server.faults.unlink()
             load.wait_progress()
             quiet.wait_progress()

@@ -64,7 +64,6 @@ def test_a_batch_sent_again_is_stored_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-@pytest.mark.timeout(300)  # it stops at the third catch; a busy machine needs its time
 def test_a_mutant_is_caught_by_name(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     prove_caught(mutant, CRASHES, run_batch_seed, monkeypatch)
 

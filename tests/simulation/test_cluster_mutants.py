@@ -18,13 +18,11 @@ GUARDLESS_SEEDS = 8
 
 
 @pytest.mark.parametrize("mutant", CLUSTER_MUTANTS, ids=lambda mutant: mutant.name)
-@pytest.mark.timeout(300)  # it stops at the third catch; a busy machine needs its time
 def test_a_mutant_is_caught_by_name(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(mutant.config, ClusterConfig)
     prove_caught(mutant, mutant.config, run_cluster_seed, monkeypatch)
 
 
-@pytest.mark.timeout(300)
 def test_fencing_alone_keeps_every_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the mutants break beside the guards: with the guards broken alone, nothing is lost."""
     notice_nothing(monkeypatch)
@@ -33,7 +31,6 @@ def test_fencing_alone_keeps_every_promise(monkeypatch: pytest.MonkeyPatch) -> N
         assert report.ok, str(report)
 
 
-@pytest.mark.timeout(300)
 def test_rows_alone_keep_groups_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number of coordinators of one group are safe, since every write is a compare-and-set."""
     coordinate_every_group(monkeypatch)

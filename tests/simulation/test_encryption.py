@@ -14,13 +14,11 @@ JOURNALED = WorldConfig(encrypted=True, log=with_journal(LOG_LIMITS), tabled=0.0
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("config", [WORLD, JOURNALED], ids=["files", "journal"])
-@pytest.mark.timeout(120)
 def test_encrypted_seeds_keep_every_promise(config: WorldConfig, seed: int) -> None:
     found = played(run_seed, seed, config)
     assert not found.problem
 
 
 @pytest.mark.parametrize("mutant", ENCRYPTION_MUTANTS, ids=lambda mutant: mutant.name)
-@pytest.mark.timeout(300)  # it stops at the third catch; a busy machine needs its time
 def test_a_mutant_is_caught_by_name(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     prove_caught(mutant, mutant.config, run_seed, monkeypatch)

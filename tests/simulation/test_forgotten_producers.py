@@ -10,7 +10,6 @@ from opentalos.testing.simulation.world.world import WorldConfig
 REFUSED = {"false-sequence-gap"}  # a forgotten producer has to start again
 
 
-@pytest.mark.timeout(120)
 def test_a_forgotten_producer_is_refused_and_never_stored_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

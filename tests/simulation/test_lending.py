@@ -132,7 +132,6 @@ async def _rolling_restart(scene: Scene) -> None:
         assert scene.owners() == scene.before
 
 
-@pytest.mark.timeout(120)
 def test_lending_is_silent_for_a_moment_and_waiting_as_long_as_the_restart() -> None:
     """The same rolling restart both ways; afterwards every partition is where it was."""
     lending = Scene(0, LENDING, _rolling_restart)
@@ -231,7 +230,6 @@ TROUBLES = (
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__.strip("_"))
-@pytest.mark.timeout(120)
 def test_a_loan_ends_whatever_happens_meanwhile(trouble: Trouble) -> None:
     scene = Scene(1, LENDING, trouble)
     assert not check(scene.history)
@@ -239,7 +237,6 @@ def test_a_loan_ends_whatever_happens_meanwhile(trouble: Trouble) -> None:
 
 
 @pytest.mark.parametrize("mutant", LENDING_MUTANTS, ids=lambda mutant: mutant.name)
-@pytest.mark.timeout(300)  # it stops at the third catch; a busy machine needs its time
 def test_a_mutant_is_caught_by_name(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(mutant.config, ClusterConfig)
     prove_caught(mutant, mutant.config, run_cluster_seed, monkeypatch)

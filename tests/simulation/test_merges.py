@@ -22,7 +22,6 @@ LIMITS = replace(
 )
 
 
-@pytest.mark.timeout(300)
 def test_no_promise_is_broken_where_segments_are_merged_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

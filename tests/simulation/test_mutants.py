@@ -9,7 +9,6 @@ from opentalos.testing.simulation.seed_run import run_seed
 
 
 @pytest.mark.parametrize("mutant", [*MUTANTS, *GROUP_MUTANTS], ids=lambda mutant: mutant.name)
-@pytest.mark.timeout(300)  # it stops at the third catch; a busy machine needs its time
 def test_a_mutant_is_caught_by_name(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     prove_caught(mutant, mutant.config, run_seed, monkeypatch)
 

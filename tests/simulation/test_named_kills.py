@@ -76,7 +76,6 @@ def test_a_kill_at_each_step(step: KillPoint, after: bool) -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", KillPoint, ids=lambda step: step.value)
-@pytest.mark.timeout(120)
 def test_a_kill_at_each_step_in_a_cluster(step: KillPoint, after: bool) -> None:
     kills = plan(step, after)
     stops = ClusterFaults(restart=1.0) if step is KillPoint.LEAVE else ClusterFaults()

@@ -113,7 +113,6 @@ class Outage:
 
 
 @pytest.mark.parametrize("expired", [False, True], ids=["sessions live on", "sessions end"])
-@pytest.mark.timeout(120)
 def test_puts_go_on_while_coordination_is_away(expired: bool) -> None:
     for seed in range(2):
         world = ClusterWorld(seed, CALM)

@@ -88,7 +88,6 @@ def test_a_seed_gives_the_same_history() -> None:
 @pytest.mark.parametrize(
     ("mutant", "config"), MUTANTS, ids=lambda given: getattr(given, "name", "")
 )
-@pytest.mark.timeout(300)  # it stops at the third catch; a busy machine needs its time
 def test_a_mutant_is_caught_by_name(
     mutant: Mutant, config: WorldConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,35 +35,30 @@ KEPT = {
 
 
 @pytest.mark.parametrize("world", KEPT)
-@pytest.mark.timeout(300)
 def test_no_promise_is_broken_in_a_storage_world(world: str) -> None:
     for seed in range(KEPT[world]):
         report = run_storage_seed(seed, world, journal=seed % 3 == 2)
         assert report.ok, str(report)
 
 
-@pytest.mark.timeout(300)
 def test_no_promise_is_broken_while_coordination_is_away_for_long() -> None:
     for seed in range(6):
         report = run_cluster_seed(seed, CLUSTER_WORLDS["outage"])
         assert report.ok, str(report)
 
 
-@pytest.mark.timeout(300)
 def test_no_promise_is_broken_where_partitions_with_records_move() -> None:
     for seed in range(6):
         report = run_cluster_seed(seed, CLUSTER_WORLDS["moved-records"])
         assert report.ok, str(report)
 
 
-@pytest.mark.timeout(300)
 def test_no_promise_is_broken_where_a_coordinator_assigns_partitions() -> None:
     for seed in range(6):
         report = run_cluster_seed(seed, CLUSTER_WORLDS["assigned-members"])
         assert report.ok, str(report)
 
 
-@pytest.mark.timeout(120)
 def test_small_bounds_are_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound that no run reaches is a bound that nobody has tried."""
     reached: set[str] = set()
@@ -93,7 +88,6 @@ def test_small_bounds_are_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reached == {"producers", "open segments", "lanes"}
 
 
-@pytest.mark.timeout(120)
 def test_files_short_of_replicas_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     roll, left = PartitionWriter._roll, []
 
@@ -107,7 +101,6 @@ def test_files_short_of_replicas_are_left(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(set(left)) > 5
 
 
-@pytest.mark.timeout(120)
 def test_storage_worlds_have_their_troubles() -> None:
     """Each kind of trouble happens in its world."""
     notes = {

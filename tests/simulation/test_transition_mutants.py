@@ -10,13 +10,11 @@ from opentalos.testing.simulation.seed_run import run_cluster_seed, run_seed
 
 
 @pytest.mark.parametrize("mutant", TRANSITION_MUTANTS, ids=lambda mutant: mutant.name)
-@pytest.mark.timeout(300)  # it stops at the third catch; a busy machine needs its time
 def test_a_forbidden_transition_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     prove_caught(mutant, mutant.config, run_seed, monkeypatch)
 
 
 @pytest.mark.parametrize("mutant", TRANSITION_CLUSTER_MUTANTS, ids=lambda mutant: mutant.name)
-@pytest.mark.timeout(300)
 def test_a_forbidden_transition_in_a_cluster_is_caught(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:

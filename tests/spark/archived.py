@@ -5,7 +5,8 @@ from pathlib import Path
 
 import duckdb
 from tests.spark.conftest import TalosServer
-from tests.spark.pipeline_process import WAIT_S, SaidProcess, until
+from tests.spark.pipeline_process import SaidProcess
+from tests.waiting import eventually
 
 from opentalos.model.errors import TalosError
 from opentalos.pipelines.lake.opening import open_existing
@@ -55,14 +56,18 @@ class ArchivedTopic:
         except TalosError:
             return 0
 
-    def wait_for(self, rows: int, driver: SaidProcess, wait_s: float = WAIT_S) -> None:
+    def wait_for(self, rows: int, driver: SaidProcess) -> None:
         """Until so many rows are committed."""
 
         def seen() -> bool:
             assert driver.process.poll() is None, driver.said()
             return self.rows() >= rows
 
-        until(seen, lambda: f"{self.rows()} rows:\n{driver.said()}", wait_s)
+        eventually(
+            f"the archive of {self.topic} has {rows} rows",
+            seen,
+            state=lambda: f"{self.rows()} rows:\n{driver.said()}",
+        )
 
     def check(self) -> None:
         """Each message is in the archive once."""

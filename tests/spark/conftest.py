@@ -8,19 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.server_process import ROOT_KEY, ServerProcess
 from tests.spark.java_classes import quick_java
+from tests.waiting import answering, eventually
 
 from opentalos.pipelines.session import open_session
-from opentalos.sdk import ClientConfig
-
-TIMEOUT_S = 300  # the first query of a session takes 10 s on a quiet machine, 100 s on a busy one
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A longer time limit for tests below this folder that name none."""
-    for item in items:
-        if item.path.is_relative_to(HERE) and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+from opentalos.sdk import ClientConfig, TalosAdmin
+from opentalos.sdk.errors import TopicNotExist
 
 
 @dataclass(frozen=True)
@@ -42,6 +34,12 @@ class TalosServer:
     @property
     def data(self) -> Path:
         return self.process.data
+
+    def wait_for_topic(self, name: str) -> None:
+        """A new server makes its own topics when it has become ready."""
+        with TalosAdmin(self.config) as admin:
+            there = answering(lambda: bool(admin.offsets(name)), TopicNotExist)
+            eventually(f"topic {name} is there", there)
 
 
 @pytest.fixture(scope="session")

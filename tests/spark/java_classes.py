@@ -15,11 +15,11 @@ import tempfile
 from pathlib import Path
 
 import pyspark
+from tests.waiting import limit_s
 
 from opentalos.adapters.java_home import lean_spark_home, spark_java_home
 
 FOLDER = Path(__file__).resolve().parents[2] / ".cache" / "classes"
-MAKE_TIMEOUT_S = 600
 # Without the optimizing compiler a session costs half as much, and tests are over before it pays.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Spark's launcher has another class path, on which the archive is not used; Java would say so, on
@@ -37,7 +37,7 @@ spark.read.parquet(f"{folder}/p").createOrReplaceTempView("t")
 spark.sql("select k, sum(count) over (partition by k) s from t order by s").collect()
 stream = spark.readStream.format("rate").load().writeStream.format("noop")
 stream = stream.option("checkpointLocation", f"{folder}/c").trigger(availableNow=True)
-stream.start().awaitTermination(60)
+stream.start().awaitTermination()
 java = spark.sparkContext._gateway
 spark.stop()
 java.shutdown()
@@ -82,7 +82,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="classes-", dir=FOLDER) as folder:
         fresh = Path(folder) / "spark.jsa"
         command = [sys.executable, "-c", _USE, f"{QUICK} -XX:ArchiveClassesAtExit={fresh}", folder]
-        status = subprocess.run(command, timeout=MAKE_TIMEOUT_S).returncode
+        status = subprocess.run(command, timeout=limit_s()).returncode
         if status == 0 and fresh.exists():
             fresh.replace(made)
         else:

@@ -1,18 +1,20 @@
 """A real ``talos pipeline`` process for tests: started, read, killed."""
 
+import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import psutil
 from tests.server_process import TALOS
 from tests.spark.conftest import TalosServer
 from tests.spark.java_classes import quick_java
-
-WAIT_S = 240.0  # a session starts in 10 s on a quiet machine, in 60 s on a busy one
-_POLL_S = 0.5
+from tests.waiting import eventually
 
 
 def small() -> tuple[str, ...]:
@@ -50,6 +52,12 @@ class SaidProcess:
     def said(self) -> str:
         return self.said_file.read_text(errors="replace")
 
+    def report(self, first: str) -> dict[str, Any]:
+        """The object of JSON in what it said, by the name of its first field."""
+        said = self.said()
+        found: dict[str, Any] = json.JSONDecoder().raw_decode(said, said.index(f'{{"{first}": '))[0]
+        return found
+
     def wait_for(self, text: str, *, times: int = 1) -> None:
         """Until it has said so."""
 
@@ -59,11 +67,13 @@ class SaidProcess:
             assert self.process.poll() is None, f"ended before {text!r}:\n{self.said()}"
             return False
 
-        until(seen, lambda: f"no {text!r} in:\n{self.said()}")
+        eventually(f"process {self.pid} says {text!r}, {times} times", seen, state=self.said)
 
     def wait(self) -> int:
-        """Its exit status."""
-        return self.process.wait(WAIT_S)
+        """Its exit status, when it has ended by itself."""
+        ended = f"process {self.pid} ends"
+        eventually(ended, lambda: self.process.poll() is not None, state=self.said)
+        return self.process.returncode
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -99,11 +109,8 @@ class PipelineProcess(SaidProcess):
         return line
 
 
-def until(
-    condition: Callable[[], bool], otherwise: Callable[[], str], wait_s: float = WAIT_S
-) -> None:
-    """Wait until it holds; ``otherwise`` says what is there instead."""
-    deadline = time.monotonic() + wait_s
-    while not condition():
-        assert time.monotonic() < deadline, otherwise()
-        time.sleep(_POLL_S)
+def runs(process: psutil.Process) -> bool:
+    """Whether it has not ended; its parent may not have asked for its status."""
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False

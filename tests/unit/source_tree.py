@@ -12,7 +12,6 @@ TEXT_SUFFIXES = {".py", ".md", ".toml", ".c", ".lua", ".yml", ".yaml", ".cfg", "
 FOREIGN_FOLDERS = {"_generated", "idl", "golden", "__pycache__", "out"}
 TOP_FOLDERS = ("src", "tests", "scripts", "bench", "docs", "examples", ".ci")
 TOP_FILES = ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml")
-PARSING_S = 300  # for the first test that asks, on a busy machine
 
 Problems = Iterator[str]
 

@@ -3,9 +3,7 @@
 import ast
 import re
 
-import pytest
 from tests.unit.source_tree import (
-    PARSING_S,
     ROOT,
     functions,
     python_files,
@@ -13,8 +11,6 @@ from tests.unit.source_tree import (
     text_files,
     tree_of,
 )
-
-pytestmark = pytest.mark.timeout(PARSING_S)
 
 # Never right in this project's texts and names; the second column says what to write instead.
 BANNED = {

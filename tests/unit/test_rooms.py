@@ -3,10 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from tests.unit.source_tree import PARSING_S, ROOT, SOURCE
-
-pytestmark = pytest.mark.timeout(PARSING_S)
+from tests.unit.source_tree import ROOT, SOURCE
 
 SIBLINGS_MAX = 13  # modules and folders of one folder; above it a reader searches instead of looks
 UNIT = ROOT / "tests" / "unit"

@@ -2,10 +2,7 @@
 
 import ast
 
-import pytest
-from tests.unit.source_tree import PARSING_S, SOURCE, shown, source_files, tree_of
-
-pytestmark = pytest.mark.timeout(PARSING_S)
+from tests.unit.source_tree import SOURCE, shown, source_files, tree_of
 
 # Where the rule holds; the log has rules of its own (tests/unit/log/partition/test_state.py).
 GUARDED = ("broker", "group", "catalog", "placement", "sds")

@@ -4,10 +4,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-import pytest
-from tests.unit.source_tree import PARSING_S, ROOT, dotted, functions, python_files, shown, tree_of
-
-pytestmark = pytest.mark.timeout(PARSING_S)
+from tests.unit.source_tree import ROOT, dotted, functions, python_files, shown, tree_of
 
 # Methods of NamedTuple and os that begin with an underscore without being private.
 PUBLIC_UNDERSCORES = {"_replace", "_asdict", "_fields", "_exit"}

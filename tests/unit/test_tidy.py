@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from tests.unit.source_tree import (
-    PARSING_S,
     ROOT,
     SOURCE,
     Problems,
@@ -23,8 +22,6 @@ from tests.unit.source_tree import (
     text_files,
     tree_of,
 )
-
-pytestmark = pytest.mark.timeout(PARSING_S)
 
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70

@@ -4,7 +4,7 @@ from sdk import Arguments, admin, config, credential, run, say
 from talos.producer.TalosProducer import TalosProducer
 from talos.thrift.message.ttypes import Message
 from talos.thrift.topic.ttypes import DeleteTopicRequest, GetDescribeInfoRequest
-from talos_producer import CONFIRM_TIMEOUT_S, Abnormal, Confirmations
+from talos_producer import Abnormal, Confirmations
 
 
 def program(arguments: Arguments) -> None:
@@ -18,12 +18,12 @@ def program(arguments: Arguments) -> None:
         userMessageCallback=confirmations,
     )
     producer.add_user_message([Message(message=text.encode()) for text in payloads])
-    confirmations.done.wait(CONFIRM_TIMEOUT_S)
+    confirmations.done.wait()
     say(succeeded=sum(confirmations.succeeded.values()), failed=confirmations.failed)
     administration = admin(arguments)
     described = administration.get_describe_info(GetDescribeInfoRequest(arguments["topic"]))
     administration.delete_topic(DeleteTopicRequest(described.topicTalosResourceName))
-    gone = abnormal.gone.wait(CONFIRM_TIMEOUT_S)
+    gone = abnormal.gone.wait()
     say(gone=gone, active=producer.is_active())
 
 

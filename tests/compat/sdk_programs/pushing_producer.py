@@ -1,11 +1,11 @@
-"""Put with TalosProducer whose metric pushes are on, and stay until some were sent."""
+"""Put with TalosProducer whose metric pushes are on, and stay until stdin ends."""
 
-import time
+import sys
 
 from sdk import Arguments, config, credential, run, say
 from talos.producer.TalosProducer import TalosProducer
 from talos.thrift.message.ttypes import Message
-from talos_producer import CONFIRM_TIMEOUT_S, Abnormal, Confirmations
+from talos_producer import Abnormal, Confirmations
 
 
 def program(arguments: Arguments) -> None:
@@ -18,8 +18,8 @@ def program(arguments: Arguments) -> None:
         userMessageCallback=confirmations,
     )
     producer.add_user_message([Message(message=b"x") for _ in range(10)])
-    confirmations.done.wait(CONFIRM_TIMEOUT_S)
-    time.sleep(arguments["stay_s"])
+    confirmations.done.wait()
+    sys.stdin.read()
     say(succeeded=sum(confirmations.succeeded.values()), failed=confirmations.failed)
 
 

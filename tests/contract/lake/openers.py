@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,8 @@ from urllib.error import URLError
 import pyarrow as pa
 import pytest
 from _pytest.mark import ParameterSet
-from tests.contract.openers import BACKEND_MARKS, Place
+from tests.contract.openers import Place
+from tests.waiting import answering, ended, eventually, limit_s
 
 from opentalos.backends.ports import free_ports
 from opentalos.pipelines.lake.lake_table import LakeTable
@@ -34,7 +34,6 @@ LAYOUT = Layout(
     "minute",
     ("page", "minute"),
 )
-_S3_READY_S = 60.0
 _BUCKET = "lake"
 
 
@@ -83,21 +82,17 @@ def delta_s3(place: Place) -> Iterator[Home]:
             yield Home(f"delta+s3://{_BUCKET}/{uuid.uuid4().hex}", options)
         finally:
             server.kill()
-            server.wait()
+            ended(server)
 
 
 def _create_bucket(endpoint: str) -> None:
-    end = time.monotonic() + _S3_READY_S
-    while True:
-        request = urllib.request.Request(f"{endpoint}/{_BUCKET}", method="PUT")
-        try:
-            urllib.request.urlopen(request, timeout=_S3_READY_S).close()
-        except URLError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
-        else:
-            return
+    request = urllib.request.Request(f"{endpoint}/{_BUCKET}", method="PUT")
+
+    def made() -> bool:
+        urllib.request.urlopen(request, timeout=limit_s()).close()
+        return True
+
+    eventually("the S3 server creates a bucket", answering(made, URLError))
 
 
 HOMES: Mapping[str, Callable[[Place], object]] = {
@@ -115,6 +110,6 @@ DELTA_HOMES: Sequence[str] = tuple(name for name in HOMES if name != "parquet")
 def home_params(*names: str) -> list[ParameterSet]:
     """These names, or all, as parameters of a fixture, marked if they start a server."""
     return [
-        pytest.param(name, marks=BACKEND_MARKS if name in _BACKENDS else ())
+        pytest.param(name, marks=pytest.mark.backend if name in _BACKENDS else ())
         for name in names or HOMES
     ]

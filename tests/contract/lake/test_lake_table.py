@@ -10,16 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.contract.lake.openers import LAYOUT, Home
+from tests.waiting import answering, eventually, limit_s
 
 from opentalos.model.errors import BadRequest, ConfigError, LeaseNotHeld, StoreUnavailable
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import Batch, DataFile, Layout, Span
 
-pytestmark = pytest.mark.timeout(300)  # the first case of a backend starts it
 HOUR = datetime(2026, 11, 21, 23, tzinfo=UTC)
 HOUR_MS = int(HOUR.timestamp()) * 1000
 AN_HOUR = timedelta(hours=1)
-TRIES_MAX = 100  # of a writer that lost against another one
 
 
 @pytest.fixture
@@ -327,15 +326,14 @@ def race(actions: list[Callable[[LakeTable], bool]], home: Home) -> list[bool]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(limit_s())
     assert len(results) == len(actions), "a writer failed"
     return [results[place] for place in range(len(actions))]
 
 
 def until_done(action: Callable[[], bool]) -> bool:
-    for _ in range(TRIES_MAX):
-        try:
-            return action()
-        except StoreUnavailable:
-            threading.Event().wait(0.01)
-    return pytest.fail(f"{TRIES_MAX} tries were not enough")
+    """Repeat it while another writer is first."""
+    what = "a writer commits that lost against another one"
+    done = eventually(what, answering(lambda: (action(),), StoreUnavailable))
+    assert done is not None
+    return done[0]

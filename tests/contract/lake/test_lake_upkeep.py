@@ -12,7 +12,6 @@ from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, Layout
 from opentalos.pipelines.lake.opening import open_existing
 
-pytestmark = pytest.mark.timeout(300)  # the first case of a backend starts it
 HOUR = datetime(2026, 11, 21, 23, tzinfo=UTC)
 AN_HOUR = timedelta(hours=1)
 AFTER_MS = int((HOUR + AN_HOUR).timestamp()) * 1000

@@ -14,10 +14,7 @@ from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import TIME_TYPE, Batch, DataFile, Layout, Span
 from opentalos.pipelines.lake.opening import delta_url, open_existing
 
-pytestmark = [
-    pytest.mark.timeout(300),  # the first case of a backend starts it
-    pytest.mark.parametrize("home", home_params(*DELTA_HOMES), indirect=True),
-]
+pytestmark = pytest.mark.parametrize("home", home_params(*DELTA_HOMES), indirect=True)
 DAY = datetime(2026, 11, 21, 23, tzinfo=UTC)
 NEXT = DAY + timedelta(hours=1)
 NEXT_MS = int(NEXT.timestamp()) * 1000

@@ -10,7 +10,6 @@ from opentalos.model.errors import BadRequest, StoreUnavailable
 from opentalos.pipelines.lake.lake_table import LakeTable
 from opentalos.pipelines.lake.layout import Batch, DataFile, Seen, Span
 
-pytestmark = pytest.mark.timeout(300)  # the first case of a backend starts it
 HOUR = datetime(2026, 11, 21, 23, tzinfo=UTC)
 LATER = HOUR + timedelta(hours=5)
 HOUR_MS = 3_600_000

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.contract.openers import PATIENCE_S
+from tests.waiting import eventually_async
 
 from opentalos.catalog.leases.lease import TTL_MS_MIN, Lease, LeaseRequest
 from opentalos.catalog.leases.leases import LeaseCatalog
@@ -54,14 +54,15 @@ async def test_a_lease_that_nobody_renews_goes_to_another_holder(
 ) -> None:
     mine, others = LeaseCatalog(store), LeaseCatalog(other)
     first = await mine.take(folder, asked("a", TTL_MS_MIN))
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            try:
-                second = await others.take(folder, asked("b", TTL_MS_MIN))
-            except LeaseHeld:
-                await asyncio.sleep(0.1)
-            else:
-                break
+
+    async def taken() -> Lease | None:
+        try:
+            return await others.take(folder, asked("b", TTL_MS_MIN))
+        except LeaseHeld:
+            return None
+
+    second = await eventually_async("another holder takes the lease", taken)
+    assert second is not None
     assert second.epoch == first.epoch + 1
     with pytest.raises(LeaseNotHeld):
         await mine.renew(folder, asked("a"), first.epoch)

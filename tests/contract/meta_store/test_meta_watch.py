@@ -1,25 +1,17 @@
 """The contract of MetaStore, its sessions and watches."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
-from tests.contract.openers import PATIENCE_S, Storage
+from tests.contract.openers import Storage
+from tests.waiting import eventually_async, within_limit
 
 from opentalos.model.errors import (
     AlreadyExists,
     TalosError,
 )
 from opentalos.ports.meta_store import MetaStore, Record
-
-POLL_S = 0.02
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Return as soon as ``holds`` does; fail when patience ends."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not await holds():  # noqa: ASYNC110 - the other side is another system
-            await asyncio.sleep(POLL_S)
 
 
 class Watch:
@@ -33,7 +25,7 @@ class Watch:
         """The first state that ``holds``; states before it may be any."""
         if self.seen and holds(self.seen[-1]):
             return self.seen[-1]
-        async with asyncio.timeout(PATIENCE_S):
+        async with within_limit("a watch shows the state"):
             async for state in self._states:
                 self.seen.append(state)
                 if holds(state):
@@ -57,7 +49,7 @@ async def test_an_ephemeral_record_ends_with_its_session(
     async def gone() -> bool:
         return await other.get(f"{folder}/live") is None
 
-    await eventually(gone)
+    await eventually_async("the record of a closed session is gone", gone)
     assert await other.children(folder) == ["kept"]
     assert await other.create(f"{folder}/live", b"you", ephemeral=True) >= 1
 
@@ -85,7 +77,7 @@ async def test_other_sessions_end_no_record(
     async def gone() -> bool:
         return await other.get(f"{folder}/brief") is None
 
-    await eventually(gone)
+    await eventually_async("the record of a closed session is gone", gone)
     assert await other.get(f"{folder}/live") == Record(b"me", version)
 
 
@@ -190,7 +182,7 @@ async def test_a_closed_store_refuses_calls_and_ends_its_watches(
     await store.close()
     await store.close()
     with pytest.raises((TalosError, StopAsyncIteration)):
-        async with asyncio.timeout(PATIENCE_S):
+        async with within_limit("a watch of a closed store ends"):
             await waiting
     with pytest.raises(TalosError):
         await store.get(f"{folder}/a")

@@ -1,5 +1,6 @@
 """What the calls of one caller are about: a topic and a table with grants, groups, a principal."""
 
+import http.client
 import json
 import time
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from tests.e2e.access.model import Caller, Resource, Right, World
 from tests.e2e.rest.client import Listening, authorization, rest
 from tests.raw_client import RawClient, idl
 from tests.server_process import ROOT_KEY, Key
+from tests.waiting import eventually, scale
 
 # Of a person; of an organisation; of a person, granted to everybody; bound to an organisation.
 KINDS = ("person", "organisation", "public", "bound")
@@ -113,12 +115,13 @@ class Theatre:
         self.server = server
         self.keys: dict[str, Key] = {"root": ROOT_KEY}
         self._limited: dict[str, Key] = {}  # by kind of caller
+        self._expiring: list[Key] = []
         for caller in callers.CALLERS:
             if caller.id and caller.id not in self.keys:
                 self.keys[caller.id] = self._principal(caller)
             if caller.scopes or caller.networks or caller.expired:
                 self._limited[caller.kind] = self._limited_key(caller)
-        time.sleep(EXPIRES_S)
+        eventually("keys with an end expire", self._expired)
         self.must("PATCH", "principals/dave", {"disabled": True})
         self.must("DELETE", f"keys/{self.keys['dora'].key_id}")
 
@@ -202,9 +205,18 @@ class Theatre:
             "scopes": list(caller.scopes), "addresses": list(caller.networks),
         }  # fmt: skip
         if caller.expired:
-            limits["expires_ms"] = int((time.time() + EXPIRES_S) * 1000)
+            end_s = time.time() + EXPIRES_S * scale()  # the claim is about time
+            limits["expires_ms"] = int(end_s * 1000)
         made = self.must("POST", f"principals/{caller.id}/keys", limits)
-        return Key(made["key_id"], made["secret"])
+        key = Key(made["key_id"], made["secret"])
+        if caller.expired:
+            self._expiring.append(key)
+        return key
+
+    def _expired(self) -> bool:
+        asked = (rest(self.server, "GET", "principals", None, authorization(key))
+                 for key in self._expiring)  # fmt: skip
+        return all(reply.status == http.client.UNAUTHORIZED for reply in asked)
 
     def _topic(self, name: str, creator: Key, public: bool) -> str:
         grantee, topic = idl("authorization").Grantee, idl("topic")

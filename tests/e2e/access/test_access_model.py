@@ -27,7 +27,6 @@ from opentalos.gateway.rest.routes import TABLE
 from opentalos.gateway.sds_http.handlers import HANDLERS as SDS_HANDLERS
 from opentalos.gateway.thrift_http.handlers import HANDLERS as TALOS_HANDLERS
 
-CASE_S = 180  # for 260 calls on a busy machine
 CONFIG = """
 [auth]
 anonymous = true
@@ -57,7 +56,6 @@ def plays(kind: str, caller: Caller) -> bool:
 
 
 CASES = [(kind, caller) for kind in KINDS for caller in CALLERS if plays(kind, caller)]
-pytestmark = pytest.mark.timeout(CASE_S)
 
 
 @pytest.fixture(scope="module")

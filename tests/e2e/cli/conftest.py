@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
+from tests.waiting import completed, eventually, limit_s
 
 from opentalos.cli.main import main
-
-RUN_S_MAX = 60.0
 
 
 @dataclass(frozen=True)
@@ -78,15 +76,13 @@ class Commands:
     def shell(self, line: str, status: int = 0) -> Ended:
         """Run a line of bash, with talos in its path."""
         path = f"{TALOS.parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
+        done = completed(
             ["bash", "-c", line],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
             env={**self.variables(), "PATH": path},
             cwd=self.folder,
-            timeout=RUN_S_MAX,
         )
-        ended = Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+        ended = Ended(done.returncode, done.stdout, done.stderr)
         assert ended.status == status, (line, ended)
         assert "Traceback" not in ended.err
         return ended
@@ -113,15 +109,17 @@ class Commands:
 
     def wait_for(self, topic: str, messages: int) -> None:
         """Until so many are stored."""
-        until_s = time.monotonic() + RUN_S_MAX
-        while self.stored(topic) < messages:
-            assert time.monotonic() < until_s, f"{topic} has not got {messages} messages"
+        eventually(
+            f"{topic} has {messages} messages",
+            lambda: self.stored(topic) >= messages,
+            state=lambda: self.stored(topic),
+        )
 
 
 def interrupted(process: "subprocess.Popen[bytes]") -> Ended:
     """Ctrl-C to a process that runs; its end."""
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=RUN_S_MAX)
+    out, err = process.communicate(timeout=limit_s())
     assert b"Traceback" not in err
     return Ended(process.returncode, out.decode(), err.decode().strip())
 

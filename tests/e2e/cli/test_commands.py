@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.e2e.cli.conftest import RUN_S_MAX, Commands
+from tests.e2e.cli.conftest import Commands
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
 from tests.tls_files import TlsFolder
+from tests.waiting import ended
 
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.sdk import ClientConfig
@@ -331,7 +332,7 @@ def test_deleting_a_topic_asks_on_a_terminal(talos: Commands) -> None:
         )  # fmt: skip
         os.close(theirs)
         os.write(ours, text)
-        status = process.wait(RUN_S_MAX)
+        status = ended(process)
         os.close(ours)
         return status
 

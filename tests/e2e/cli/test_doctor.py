@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
+from tests.waiting import completed
 
 from opentalos.cli.counts import counted
 
-pytestmark = pytest.mark.timeout(180)
-
-RUN_S = 120.0
 PLANTED = "planted-secret-5a17"
 CONFIG = f"""
 [zookeeper]
@@ -33,10 +31,9 @@ def doctor(
     folder: Path, *arguments: object, **variables: str
 ) -> "subprocess.CompletedProcess[str]":
     known = {name: item for name, item in os.environ.items() if not name.startswith("TALOS_")}
-    return subprocess.run(
+    return completed(
         [str(TALOS), "doctor", *map(str, arguments)],
         cwd=folder, env={**known, "HOME": str(folder), "NO_PROXY": "*", **variables},
-        capture_output=True, text=True, timeout=RUN_S,
     )  # fmt: skip
 
 

@@ -1,14 +1,11 @@
 """The command shows series and explains groups of a real server."""
 
-import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.e2e.cli.conftest import Commands
 from tests.server_process import ServerProcess
-
-WAIT_S = 90.0
+from tests.waiting import eventually
 
 
 def rows_of(talos: Commands, *command: object) -> list[dict[str, Any]]:
@@ -19,7 +16,6 @@ def amount(rows: list[dict[str, Any]]) -> int:
     return sum(row["messages_in"] or 0 for row in rows)
 
 
-@pytest.mark.timeout(180)
 def test_series_and_explanations(tmp_path: Path) -> None:
     data, home = tmp_path / "data", tmp_path / "home"
     data.mkdir()
@@ -30,10 +26,12 @@ def test_series_and_explanations(tmp_path: Path) -> None:
         talos("topic", "create", "orders", "--partitions", 2)
         talos("produce", "orders", "--partition", 1, stdin="0\n1\n2\n")
         command = ("series", "messages_in", "--topic", "orders", "--by", "partition")
-        deadline = time.monotonic() + WAIT_S
-        while amount(rows := rows_of(talos, *command)) != 3:
-            assert time.monotonic() < deadline, rows
-            time.sleep(0.2)
+        eventually(
+            "the series count 3 messages",
+            lambda: amount(rows_of(talos, *command)) == 3,
+            state=lambda: rows_of(talos, *command),
+        )
+        rows = rows_of(talos, *command)
         assert {row["partition"] for row in rows} == {"1"}
         shown = talos(*command, "--every", "1")
         assert "largest 3" in shown.out

@@ -1,15 +1,13 @@
 """talos table: tables, rows and streams against a real server."""
 
 import json
-import time
 from typing import Any
 
 from tests.e2e.cli.conftest import Commands
+from tests.waiting import eventually
 
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.stream import TableFollower
-
-READY_S = 60.0  # until a stream has published everything
 
 
 def made(talos: Commands, name: str, *options: object) -> str:
@@ -155,10 +153,11 @@ def test_a_stream_is_enabled_followed_and_disabled(talos: Commands) -> None:
     talos.wait_for(topic, 3)
     (listed,) = talos("table", "stream", "list", table, "--format", "json").rows
     assert (listed["topic"], listed["state"], listed["view"]) == (topic, "running", "mutate-log")
-    until_s = time.monotonic() + READY_S
-    while row(talos, "table", "stream", "status", table, topic)["mark"] is None:
-        assert time.monotonic() < until_s, talos("table", "stream", "status", table, topic)
-    mark = row(talos, "table", "stream", "status", table, topic)["mark"]
+    mark = eventually(
+        "the stream has a mark",
+        lambda: row(talos, "table", "stream", "status", table, topic)["mark"],
+        state=lambda: talos("table", "stream", "status", table, topic),
+    )
     assert sum(mark["offsets"].values()) >= 3
     assert "complete until:" in talos("table", "stream", "status", table, topic).out
     refused = talos.fails("table", "alter", table, "--remove-column", "n")

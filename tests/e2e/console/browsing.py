@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, StorageState, expect
 from scripts.fetch_console_assets import FOR_TESTS
+from tests.waiting import limit_s
 
 PICTURES: Final = Path(__file__).resolve().parents[3] / ".cache" / "pictures" / "console"
 WIDE: Final = {"width": 1280, "height": 800}
 PHONE: Final = {"width": 390, "height": 844}
 SERIOUS: Final = ("serious", "critical")
-WAIT_MS: Final = 60_000  # for a page on a busy machine
+WAIT_MS: Final = 1_000 * limit_s()  # of whatever a page or an expectation waits for
 # axe runs as a script of the page, which the policy of the page would not allow.
 _AXE: Final = "async () => (await axe.run({resultTypes: ['violations']})).violations"
 

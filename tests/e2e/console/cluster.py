@@ -10,13 +10,12 @@ from typing import Final
 from tests.e2e.measured_cluster import measuring
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.e2e.rest.client import rest
+from tests.waiting import eventually, limit_s
 
 from opentalos.broker.values import NewTopic
 from opentalos.model.settings.console import ConsoleSettings
 
 PARTITIONS: Final = 24
-STARTED_S: Final = 90.0
-STOPPED_S: Final = 60.0
 
 
 async def serve(
@@ -61,10 +60,10 @@ def running_cluster(folder: Path) -> Iterator[list[MemoryServer]]:
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        assert ready.wait(STARTED_S), "the cluster did not start"
+        eventually("the cluster starts", ready.is_set)
         assert servers, "the cluster ended at its start"
         yield servers
     finally:
         if thread.is_alive():
             loop.call_soon_threadsafe(ended.set)
-        thread.join(STOPPED_S)
+        thread.join(limit_s())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 from scripts.install_programs import CHROMIUM
-from tests.e2e.console.browsing import PHONE, Login, Visitor, visitor
+from tests.e2e.console.browsing import PHONE, WAIT_MS, Login, Visitor, visitor
 from tests.e2e.rest.client import authorization, rest
 from tests.published_invoices import publish
 from tests.server_process import ROOT_KEY, Key, ServerProcess
@@ -145,7 +145,9 @@ def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # As root in a container Chromium has no sandbox, and little shared memory.
         arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        started = playwright.chromium.launch(executable_path=program, args=arguments)
+        started = playwright.chromium.launch(
+            executable_path=program, args=arguments, timeout=WAIT_MS
+        )
         yield started
         started.close()
 

@@ -10,8 +10,8 @@ from tests.e2e.console.cluster import PARTITIONS, running_cluster
 from tests.e2e.memory_cluster import MemoryServer
 from tests.e2e.rest.client import rest
 from tests.server_process import ROOT_KEY
+from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(300)
 Visit = Callable[..., Visitor]
 ROOT = Login(ROOT_KEY.key_id, ROOT_KEY.secret)
 PAGES = (
@@ -19,8 +19,6 @@ PAGES = (
     ("server", "servers/s2", "Weight by sector"),
     ("weights", "servers/weights", "Balance the load"),
 )
-SHARE_MS = 60_000
-TRIES, TRY_MS = 40, 2_000
 
 
 @dataclass
@@ -76,13 +74,14 @@ def test_a_proposal_is_seen_beside_the_ring_and_applied(
 ) -> None:
     window = open_window()
     page = window.go("servers/weights")
-    for _ in range(TRIES):  # the traffic counts once its interval is over
+
+    def is_proposed() -> bool:
         page.fill("#field-budget", "60")
         page.click("text=Propose weights")
         page.wait_for_load_state()
-        if page.locator(".ring").count() == 2:
-            break
-        page.wait_for_timeout(TRY_MS)
+        return page.locator(".ring").count() == 2
+
+    eventually("the traffic counts, since its interval is over", is_proposed)
     expect(page.locator(".ring")).to_have_count(2)
     expect(page.locator("#change")).to_be_visible()
     expect(page.locator(".pair")).to_have_count(3)
@@ -122,8 +121,8 @@ def test_a_server_is_drained_and_comes_back(open_window: Windows) -> None:
     page.fill("#confirmed", "s3")
     page.click("button.danger")
     expect(page.get_by_role("status").first).to_contain_text("Server s3 is drained")
-    expect(page.locator("#live")).to_contain_text("draining", timeout=SHARE_MS)
-    expect(page.locator("#live .figure").nth(1)).to_contain_text("Partitions0", timeout=SHARE_MS)
+    expect(page.locator("#live")).to_contain_text("draining")
+    expect(page.locator("#live .figure").nth(1)).to_contain_text("Partitions0")
     window.picture("server-drained-wide-light")
     page = window.go("servers")
     expect(page.locator("#live")).to_contain_text("draining")

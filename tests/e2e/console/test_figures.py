@@ -9,7 +9,6 @@ from tests.e2e.console.browsing import Login, Visitor, visitor
 from tests.e2e.rest.client import rest
 from tests.server_process import ROOT_KEY, ServerProcess
 
-pytestmark = pytest.mark.timeout(300)
 TOPICS = 1_000
 WIDE_PARTITIONS = 10_000
 FULL = 9_876  # the partition of the wide topic that has messages

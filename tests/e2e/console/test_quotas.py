@@ -8,7 +8,6 @@ from playwright.sync_api import expect
 from tests.e2e.console.browsing import Login, Visitor
 from tests.e2e.console.conftest import Served
 
-pytestmark = pytest.mark.timeout(240)
 Visit = Callable[..., Visitor]
 HOSTILE = "<img src=x onerror=alert(1)>"
 MS = 1_000

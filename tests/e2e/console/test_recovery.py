@@ -2,12 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, expect
 from tests.e2e.console.browsing import Login, visitor
 from tests.server_process import ROOT_KEY, ServerProcess
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def test_an_open_page_says_that_the_server_is_away_and_recovers(
@@ -33,11 +30,11 @@ def test_an_open_page_says_that_the_server_is_away_and_recovers(
 
 def test_a_server_has_no_console_unless_it_is_enabled(tmp_path: Path, browser: Browser) -> None:
     server = ServerProcess(tmp_path).start()
-    page = browser.new_page()
+    window = visitor(browser, server.url, None)
     try:
-        reply = page.goto(f"{server.url}/console/")
+        reply = window.page.goto(f"{server.url}/console/")
         assert reply is not None
         assert reply.status == 404
     finally:
-        page.close()
+        window.context.close()
         server.stop()

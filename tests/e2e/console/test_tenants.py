@@ -7,7 +7,6 @@ from playwright.sync_api import expect
 from tests.e2e.console.browsing import Visitor
 from tests.e2e.console.conftest import Served
 
-pytestmark = pytest.mark.timeout(240)
 Visit = Callable[..., Visitor]
 PAGES = (
     ("bills", "bills", "CL1"),

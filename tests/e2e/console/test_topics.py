@@ -1,15 +1,13 @@
 """Overview and topics in a browser, as users of each role see them."""
 
-import time
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import expect
 from tests.e2e.console.browsing import Visitor
+from tests.waiting import eventually
 
-pytestmark = pytest.mark.timeout(180)
 Visit = Callable[..., Visitor]
-FIGURES_S = 90.0  # until a new server has measured: a step has 10 s
 PAGES = (
     ("overview", "", "Busiest topics"),
     ("topics", "topics", "orders"),
@@ -37,11 +35,12 @@ def test_the_picture_of_the_readme(visit: Visit) -> None:
     """docs/console.png is a copy of this picture."""
     window = visit("root")
     page = window.go("?span=15m")
-    deadline = time.monotonic() + FIGURES_S
-    while not page.locator("#charts").count():
-        assert time.monotonic() < deadline
-        page.wait_for_timeout(1_000)
+
+    def has_charts() -> bool:
         page.reload()
+        return page.locator("#charts").count() > 0
+
+    eventually("a new server has measured a step", has_charts)
     expect(page.locator("main")).to_contain_text("archive")  # a group that always lags
     window.picture("readme")
 

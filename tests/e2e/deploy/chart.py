@@ -6,20 +6,20 @@ signals stays out of the process of the tests.
 
 import functools
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import yaml
+from tests.waiting import completed
 
 ROOT = Path(__file__).resolve().parents[3]
 HELM = ROOT / "deploy" / "helm"
 CHART = HELM / "opentalos"
+PROGRAM = "tests.e2e.deploy.chart"  # this module
 RELEASE, NAMESPACE = "queue", "tenants"
 KUBERNETES = ("1.27", "1.37")  # the oldest that the chart accepts, and the newest that is known
 OPERATOR = "monitoring.coreos.com/"  # not of Kubernetes
-RENDER_S = 60.0
 
 Document: TypeAlias = dict[str, Any]
 
@@ -42,10 +42,7 @@ def render(values: Document) -> list[Document]:
 @functools.cache
 def _rendered(values: str) -> dict[str, str]:
     """Texts by path, of values in JSON."""
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__)), str(CHART)],
-        input=values, capture_output=True, text=True, timeout=RENDER_S,
-    )  # fmt: skip
+    done = completed([sys.executable, "-m", PROGRAM, CHART], input=values, cwd=ROOT)
     if done.returncode != 0:
         raise ChartError(done.stderr)
     found: dict[str, str] = json.loads(done.stdout)
@@ -83,7 +80,10 @@ def check(document: Document) -> None:
 
 
 def main() -> None:
-    """usage: chart.py CHART; values as JSON on stdin, texts by path as JSON on stdout."""
+    """usage: python -m tests.e2e.deploy.chart CHART
+
+    Values as JSON on stdin, texts by path as JSON on stdout.
+    """
     import helm_python
 
     values = json.load(sys.stdin)

@@ -19,14 +19,13 @@ from pathlib import Path
 
 from tests.e2e.deploy.chart import NAMESPACE, ROOT, Document, container, only
 from tests.server_process import TALOS
+from tests.waiting import ended, eventually, scale
 
 from opentalos.backends.ports import free_ports
 
 REFERENCE = re.compile(r"\$\((\w+)\)")
 HEALTH_CHECK = "/usr/local/lib/opentalos/healthcheck.py"
 VOLUME_MODE = 0o2775  # as a volume is after fsGroup
-READY_S = 150.0
-POLL_S = 0.2
 STDERR_SHOWN_CHARACTERS = 4_000
 
 
@@ -78,28 +77,31 @@ class PodProcess:
         """Whether a probe of the container succeeds."""
         found = container(self.documents)[name]
         if "exec" in found:
-            return self._run(found["exec"]["command"], found["timeoutSeconds"]).returncode == 0
+            try:
+                done = self._run(found["exec"]["command"], found["timeoutSeconds"])
+            except subprocess.TimeoutExpired:
+                return False  # as it does for the kubelet
+            return done.returncode == 0
         return self._answers(found["httpGet"], found["timeoutSeconds"])
 
     def delete(self, *, before_term: Callable[[], None] = lambda: None) -> None:
         """End the pod; ``before_term`` runs after preStop.
 
         AssertionError: preStop failed, the grace period was over, or it ended with another status.
+        The grace period is that of a quiet machine.
         """
         assert self.process is not None
-        grace_s, began = self.pod["terminationGracePeriodSeconds"], time.monotonic()
+        grace_s, began_s = self.pod["terminationGracePeriodSeconds"], time.monotonic()
         command = container(self.documents)["lifecycle"]["preStop"]["exec"]["command"]
         done = self._run(command, grace_s)
         assert (done.returncode, done.stderr) == (0, "")
         before_term()
         self.process.terminate()
-        try:
-            status = self.process.wait(max(0.0, began + grace_s - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(f"not ended within {grace_s} s\n{self.said()}") from None
-        self.process = None
+        status = ended(self.process, f"{self.name} ends after SIGTERM")
+        took_s, self.process = time.monotonic() - began_s, None
         assert status == 0, self.said()
+        late = f"ended after {took_s:.0f} s, not {grace_s} s"
+        assert took_s < grace_s * scale(), late  # the claim is about time
 
     def kill(self) -> None:
         process, self.process = self.process, None
@@ -117,11 +119,13 @@ class PodProcess:
 
     def _wait_for(self, probe: str) -> None:
         assert self.process is not None
-        deadline = time.monotonic() + READY_S
-        while not self.probe(probe):
-            assert self.process.poll() is None, self.said()
-            assert time.monotonic() < deadline, f"{probe} fails\n{self.said()}"
-            time.sleep(POLL_S)
+        process = self.process
+
+        def succeeds() -> bool:
+            assert process.poll() is None, self.said()
+            return self.probe(probe)
+
+        eventually(f"{probe} of {self.name} succeeds", succeeds, state=self.said)
 
     def _make_volumes(self) -> None:
         volumes = {volume["name"]: volume for volume in self.pod["volumes"]}
@@ -182,16 +186,17 @@ class PodProcess:
         return {**kept, **self.environment, **self._variables(), "PATH": path, "NO_PROXY": "*"}
 
     def _run(self, command: list[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
-        """A command in the container."""
+        """A command in the container. Raises: subprocess.TimeoutExpired."""
         return subprocess.run(
             [self._local(word) for word in command],
             cwd=self.folder, env=self._environment(), capture_output=True, text=True,
-            timeout=timeout_s,
+            timeout=timeout_s * scale(),
         )  # fmt: skip
 
     def _answers(self, request: Document, timeout_s: float) -> bool:
         """As the kubelet asks: it verifies no certificate, and 200 to 399 is success."""
         assert request["port"] == "http"
+        timeout_s *= scale()
         connection: http.client.HTTPConnection
         if request["scheme"] == "HTTPS":
             trust = ssl.create_default_context()

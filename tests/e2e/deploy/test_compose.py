@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from scripts.fetch_promtool import promtool
 from tests.doc_page import serving
 from tests.e2e.rest.client import authorization, rest
 from tests.server_process import TALOS, Key
+from tests.waiting import completed
 
 from opentalos.cli.commands.server.serve import serve
 from opentalos.server.config import load_config
@@ -22,7 +22,6 @@ from opentalos.server.config import load_config
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy" / "compose"
 FILES = ("single.yml", "cluster.yml")
-COMMAND_S = 60.0
 
 
 def document(name: str) -> dict[str, Any]:
@@ -51,10 +50,7 @@ def test_the_server_accepts_its_command_and_configuration(name: str) -> None:
         parsed = serve.make_context("serve", list(options)).params
         config = next(item for item in service["volumes"] if "/etc/opentalos/talos.toml" in item)
         path = FOLDER / config.split(":")[0]
-        done = subprocess.run(
-            [str(TALOS), "config", "check", str(path)],
-            capture_output=True, text=True, timeout=COMMAND_S,
-        )  # fmt: skip
+        done = completed([TALOS, "config", "check", path])
         assert done.returncode == 0, done.stderr
         loaded = load_config(path).with_server(advertise=parsed["advertise"])
         assert str(parsed["config_path"]) == config.split(":")[1]
@@ -106,10 +102,7 @@ def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
         made = made.replace(place, str(path))
     config = tmp_path / "prometheus.yml"
     config.write_text(made)
-    done = subprocess.run(
-        [str(tool), "check", "config", str(config)],
-        capture_output=True, text=True, timeout=COMMAND_S,
-    )  # fmt: skip
+    done = completed([tool, "check", "config", config])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -118,7 +111,7 @@ def test_the_made_keys_open_the_server(tmp_path: Path) -> None:
     script.write_text((FOLDER / "make-secrets.sh").read_text())
     script.chmod(0o755)
     for _ in range(2):  # the second run keeps what the first made
-        subprocess.run([str(script)], check=True, capture_output=True, timeout=COMMAND_S)
+        completed([script], check=True)
     secrets = tmp_path / "secrets"
     assert secrets.stat().st_mode & 0o077 == 0
     key_id, secret = (secrets / "root-key").read_text().split(":")

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from tests.server_process import TALOS, ServerProcess
 from tests.tls_files import TlsFolder
+from tests.waiting import completed, ended
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy" / "container"
 DOCKERFILE = FOLDER / "Dockerfile"
 DATA, LISTEN, KAFKA = "/var/lib/opentalos", "0.0.0.0:9420", "0.0.0.0:9092"
-COMMAND_S = 60.0
 
 
 def dockerfile() -> str:
@@ -50,10 +50,7 @@ def healthy(data: Path) -> subprocess.CompletedProcess[str]:
     """The image's health check, on this data directory."""
     command = command_with("healthcheck")
     paths = {"/usr/local/lib/opentalos/healthcheck.py": FOLDER / "healthcheck.py", DATA: data}
-    return subprocess.run(
-        [sys.executable, *(str(paths.get(word, word)) for word in command[1:])],
-        capture_output=True, text=True, timeout=COMMAND_S,
-    )  # fmt: skip
+    return completed([sys.executable, *(paths.get(word, word) for word in command[1:])])
 
 
 @contextmanager
@@ -81,10 +78,7 @@ def running(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
 
 def test_the_linter_has_no_remarks() -> None:
     tool = Path(sys.executable).parent / "hadolint"
-    done = subprocess.run(
-        [str(tool), "--no-color", str(DOCKERFILE)],
-        capture_output=True, text=True, timeout=COMMAND_S,
-    )  # fmt: skip
+    done = completed([tool, "--no-color", DOCKERFILE])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -128,7 +122,7 @@ def test_the_command_serves_is_healthy_and_drains_on_sigterm(tmp_path: Path) -> 
         done = healthy(data)
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(COMMAND_S) == 0
+        assert ended(process) == 0
         after = healthy(data)
     assert after.returncode == 1
     assert after.stdout.startswith("not healthy: ")

@@ -1,7 +1,6 @@
 """The Helm chart: what it makes is valid, agrees with the image, and the server takes it."""
 
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,11 @@ from tests.e2e.deploy.chart import (
     render,
 )
 from tests.server_process import TALOS
+from tests.waiting import completed
 
 from opentalos.cli.commands.server.serve import serve
 from opentalos.server.config import Config, load_config
 
-COMMAND_S = 60.0
 DOCKERFILE = (ROOT / "deploy" / "container" / "Dockerfile").read_text()
 STORAGE = {"files": "hdfs://n:8020/q", "meta": "zookeeper://z:2181/q", "rows": "hbase://z:2181/q"}
 CLUSTER: Document = {"mode": "cluster", "storage": STORAGE}
@@ -108,10 +107,7 @@ def test_the_server_accepts_command_and_configuration(
     documents: list[Document], tmp_path: Path
 ) -> None:
     config = written(documents, tmp_path)
-    done = subprocess.run(
-        [str(TALOS), "config", "check", str(config)],
-        capture_output=True, text=True, timeout=COMMAND_S,
-    )  # fmt: skip
+    done = completed([TALOS, "config", "check", config])
     assert done.returncode == 0, done.stderr
     command, *options = container(documents)["args"]
     assert (container(documents)["command"], command) == (["talos"], "serve")

@@ -1,12 +1,12 @@
 """Every example runs, as its own text says, against a real server."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import completed
 
 from opentalos.model.limits import GroupLimits
 from opentalos.sdk import SimpleConsumer
@@ -23,7 +23,6 @@ from opentalos.testing import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples"
-EXAMPLE_S = 100.0
 # Run elsewhere: by the demo, by tests of the plugin, of the compatibility, of clusters, of Spark.
 ELSEWHERE = {
     *("tour.py", "official_reader.py", "pytest_example.py"),
@@ -48,9 +47,7 @@ def run(server: EmbeddedServer, name: str, *arguments: str) -> list[str]:
         command = [sys.executable, "-W", "error", *command]
     key = f"{server.key_id}:{server.secret}"
     environment = {**os.environ, "TALOS_URL": server.url, "TALOS_KEY": key, "NO_PROXY": "*"}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=EXAMPLE_S
-    )
+    done = completed(command, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     return done.stdout.splitlines()

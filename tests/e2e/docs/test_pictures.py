@@ -3,7 +3,6 @@
 They are there to be looked at: the tests know only that a page was drawn, and with its text.
 """
 
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,15 +14,13 @@ import pytest
 from PIL import Image
 from scripts.install_programs import CHROMIUM
 from tests.server_process import ServerProcess
+from tests.waiting import completed
 
 ROOT = Path(__file__).resolve().parents[3]
 PICTURES = ROOT / ".cache" / "pictures"
 WIDE, PHONE = (1280, 1600), (500, 1200)  # Chromium has no narrower window
 LOADED_MS = 20_000  # of the page's own time, which passes faster than ours
-BROWSER_S, BUILD_S = 150.0, 150.0
 COLOURS_MIN = 20  # an empty page has one
-
-pytestmark = pytest.mark.timeout(330)
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -36,7 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of the built site."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=BUILD_S)
+    done = completed(command, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     served = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
     thread = threading.Thread(target=served.serve_forever, daemon=True)
@@ -68,7 +65,7 @@ def browse(profile: Path, url: str, size: tuple[int, int], *what: str) -> str:
         "--disable-dev-shm-usage", f"--virtual-time-budget={LOADED_MS}",
         f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}", *what, url,
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=BROWSER_S)
+    done = completed(command)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

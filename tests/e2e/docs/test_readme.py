@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,12 +9,12 @@ from pathlib import Path
 import pytest
 from tests.compat.conftest import ROOT, SDK_PYTHON, sdk_environment
 from tests.server_process import TALOS
+from tests.waiting import completed
 
 from opentalos.sdk import SimpleConsumer
 from opentalos.testing import EmbeddedServer
 
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-RUN_S = 100.0
 
 
 @pytest.fixture
@@ -36,15 +35,15 @@ def test_its_commands_and_programs_run(server: EmbeddedServer, tmp_path: Path) -
     )
     (tmp_path / "own.py").write_text(own)
     environment = {**os.environ, "PATH": f"{TALOS.parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
+    done = completed(
         ["sh", "-ec", f"{shell}\n{sys.executable} own.py"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=RUN_S,
+        cwd=tmp_path, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert re.search(r"(\d) 0 b'hello'\n\1 1 b'world'", done.stdout), done.stdout
-    done = subprocess.run(
+    done = completed(
         [str(SDK_PYTHON), "-c", f"{official}\nimport os; os._exit(0)"],
-        cwd=tmp_path, env=sdk_environment(), capture_output=True, text=True, timeout=RUN_S,
+        cwd=tmp_path, env=sdk_environment(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     with SimpleConsumer(server.client_config(), "demo") as consumer:

@@ -4,22 +4,19 @@ import ast
 import importlib
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.waiting import completed
 
 import opentalos.sdk
 import opentalos.testing
 
 ROOT = Path(__file__).resolve().parents[3]
-BUILD_S = 120.0
 LOADED = re.compile(
     r"""<(?:script|img|iframe)[^>]*\ssrc=["']?(https?:)?//|<link[^>]*\shref=["']?(https?:)?//"""
 )
-
-pytestmark = pytest.mark.timeout(150)
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +24,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=BUILD_S
-    )
+    done = completed(command, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     return folder
 

@@ -2,13 +2,13 @@
 why not: ``<!-- not run: REASON -->`` in the line before it."""
 
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.doc_page import BIN, environment
+from tests.waiting import completed
 
 from opentalos.testing import EmbeddedServer
 
@@ -35,9 +35,6 @@ HERE = {
     "arrow.md": True, "testing.md": True,
 }  # fmt: skip
 TOPICS = ("orders", "clicks", "invoices")
-RUN_S = 120.0
-
-pytestmark = pytest.mark.timeout(150)
 
 
 @dataclass(frozen=True)
@@ -98,9 +95,9 @@ def test_the_snippets_of_a_page_run_in_order(name: str, tmp_path: Path) -> None:
     with EmbeddedServer() as server:
         for topic in TOPICS:
             server.create_topic(topic)
-        done = subprocess.run(
+        done = completed(
             ["bash", "-ec", f"{command}\n{shell}"],
-            cwd=tmp_path, capture_output=True, text=True, timeout=RUN_S,
+            cwd=tmp_path,
             env=environment()
             | {"TALOS_URL": server.url, "TALOS_KEY": f"{server.key_id}:{server.secret}"},
         )  # fmt: skip

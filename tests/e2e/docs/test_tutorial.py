@@ -5,11 +5,10 @@ from pathlib import Path
 from tests.doc_page import run_page, titles
 
 TUTORIAL = "tutorial.md"
-SCRIPT_S = 90.0
 
 
 def test_the_page_does_what_it_says(tmp_path: Path) -> None:
-    said = run_page(TUTORIAL, tmp_path, script_s=SCRIPT_S)
+    said = run_page(TUTORIAL, tmp_path)
     assert '"lag": 1' in said  # the last block's answer
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.waiting import ended, limit_s
 
 from opentalos.backends.ports import free_ports
 
@@ -22,11 +23,7 @@ PAGE = OPERATING / "single-server.md"
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TOML = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-INSTALL_S = 400.0
-RUN_S = 60.0
-STOP_S = 30.0
-
-pytestmark = pytest.mark.timeout(500)
+INSTALLS = 3  # packages are fetched, and compiled to bytecode
 
 
 def blocks(page: Path) -> list[str]:
@@ -46,11 +43,12 @@ def environment(installed: Path | None = None) -> dict[str, str]:
     return {**kept, "PATH": path, "NO_PROXY": "*", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
-def run(command: str, folder: Path, installed: Path | None = None, timeout_s: float = RUN_S) -> str:
-    """The output of shell commands, each of which succeeds."""
+def run(command: str, folder: Path, installed: Path | None = None, limits: int = 1) -> str:
+    """The output of shell commands, each of which succeeds, within so many limits of a wait."""
     done = subprocess.run(
         ["bash", "-ec", command],
-        cwd=folder, env=environment(installed), capture_output=True, text=True, timeout=timeout_s,
+        cwd=folder, env=environment(installed), capture_output=True, text=True,
+        timeout=limits * limit_s(),
     )  # fmt: skip
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
@@ -71,7 +69,7 @@ def serving(command: str, folder: Path, installed: Path) -> Iterator[str]:
         yield line.removeprefix("ready ")
     finally:
         server.terminate()
-        status = server.wait(STOP_S)
+        status = ended(server)
         server.stdout.close()
     assert status == 0
 
@@ -80,7 +78,7 @@ def serving(command: str, folder: Path, installed: Path) -> Iterator[str]:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = f"{sys.executable} -m pip wheel --quiet --no-deps --wheel-dir {folder} {ROOT}"
-    run(f"OPENTALOS_BUILD_ACCELERATOR=off {command}", folder, timeout_s=INSTALL_S)
+    run(f"OPENTALOS_BUILD_ACCELERATOR=off {command}", folder, limits=INSTALLS)
     (made,) = folder.glob("opentalos-*.whl")
     return made
 
@@ -94,7 +92,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = command.replace("pip install opentalos", f"pip install --quiet {wheel}")
     # The same kind of Python as this one.
     command = command.replace("python3", sys.executable)
-    run(command.replace("/opt/opentalos", str(folder)), folder.parent, timeout_s=INSTALL_S)
+    run(command.replace("/opt/opentalos", str(folder)), folder.parent, limits=INSTALLS)
     return folder
 
 

@@ -13,7 +13,7 @@ from tests.table_load import SHARDS, TableLoad, table_load
 from opentalos.adapters.hbase import HbaseRowStore, open_hbase_row_store
 from opentalos.model.limits import HbaseLimits, JvmLimits
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.backend
 ROWS_MAX = 1_000
 PAUSE_S = 0.02
 

@@ -11,18 +11,21 @@ from typing import Any
 
 import pytest
 from tests.conftest import RunningBackends
+from tests.waiting import eventually_async, limit_s, scale
 
-from opentalos.adapters.hdfs import HdfsAppendFile, HdfsFileStore, open_hdfs_file_store
+from opentalos.adapters.hdfs import (
+    HdfsAppendFile,
+    HdfsFileStore,
+    open_hdfs_file_store,
+    silent_nodes,
+)
 from opentalos.backends.hadoop.hdfs import HdfsBackend
 from opentalos.model.errors import OutcomeUnknown, RecoveryStuck
 from opentalos.model.limits import HdfsLimits, JvmLimits
 from opentalos.model.message import Durability
 
 BLOCK_BYTES = 16 << 20
-RECOVER_S = 45.0  # a take-over takes about a heartbeat of 1 s; the machine may be busy
-# A recovery that failed on a DataNode is tried again by the NameNode after 30 heartbeats only.
-RETRIED_S = 50.0
-WHOLE_S = 60.0
+STUCK_S = 45.0  # a take-over takes a heartbeat of 1 s, or 30 if one failed on a DataNode
 RECORD_BYTES = 8
 CHUNK_BYTES = 512  # dfs.bytes-per-checksum
 CHUNK_RECORDS = CHUNK_BYTES // RECORD_BYTES
@@ -85,34 +88,38 @@ class Place:
         """Return when new files get all DataNodes again; one that was away is left out at first."""
         await asyncio.to_thread(self.hdfs.wait_ready, print)
         store = await self.store()
-        async with asyncio.timeout(WHOLE_S):
-            while True:
-                file = await store.create(
-                    f"probe/{uuid.uuid4().hex}", durability=Durability.FLUSHED
-                )
-                with contextlib.suppress(OutcomeUnknown):
-                    await file.commit([b"probe"])
-                    nodes = len(self.pipeline(file))
-                    await file.close()
-                    if nodes == self.hdfs.datanodes:
-                        return
-                await asyncio.sleep(0.2)
+
+        async def has_all() -> bool:
+            file = await store.create(f"probe/{uuid.uuid4().hex}", durability=Durability.FLUSHED)
+            try:
+                await file.commit([b"probe"])
+                nodes = len(self.pipeline(file))
+                await file.close()
+            except OutcomeUnknown:
+                return False
+            return nodes == self.hdfs.datanodes
+
+        await eventually_async("a new file gets all DataNodes", has_all)
 
     async def writer(self, store: HdfsFileStore, path: str) -> "BusyWriter":
         """A writer with 20 records on all DataNodes; one that was silent is left out at first.
 
         A file that got fewer is deleted and created again.
         """
-        async with asyncio.timeout(WHOLE_S):
-            while True:
-                writer = BusyWriter(await store.create(path, durability=Durability.SYNCED))
-                await writer.reach(20)
-                if len(self.pipeline(writer.file)) == self.hdfs.datanodes:
-                    return writer
-                await writer.stop()
-                await writer.file.close()
-                await store.delete(path)
-                await asyncio.sleep(0.2)
+
+        async def on_all() -> BusyWriter | None:
+            writer = BusyWriter(await store.create(path, durability=Durability.SYNCED))
+            await writer.reach(20)
+            if len(self.pipeline(writer.file)) == self.hdfs.datanodes:
+                return writer
+            await writer.stop()
+            await writer.file.close()
+            await store.delete(path)
+            return None
+
+        made = await eventually_async("a writer gets all DataNodes", on_all)
+        assert made is not None
+        return made
 
     async def recovered(self, store: HdfsFileStore, path: str) -> int:
         """The length of a file that is taken from a writer that continues.
@@ -123,12 +130,12 @@ class Place:
         not match, and with it up to 511 bytes that were on disk (docs/operating/hdfs.md).
         """
         with contextlib.suppress(RecoveryStuck):
-            return await store.recover(path, deadline_s=RECOVER_S)
+            return await store.recover(path, deadline_s=STUCK_S * scale())
         for number in range(1, self.hdfs.datanodes + 1):
             async with self.killed(f"dn{number}"):
                 pass
         self.restarted.add(path)
-        return await store.recover(path, deadline_s=RETRIED_S)
+        return await store.recover(path, deadline_s=limit_s())
 
     def pipeline(self, file: HdfsAppendFile) -> list[str]:
         """The DataNodes that a file is being written to, by the names of their daemons."""
@@ -186,10 +193,13 @@ class BusyWriter:
 
     async def reach(self, acked: int) -> None:
         """Return once so many records are acknowledged; an error of the writer is raised."""
-        while self.acked < acked:
-            if self.task.done():
+
+        def is_reached() -> bool:
+            if self.acked < acked and self.task.done():
                 self.task.result()
-            await asyncio.sleep(0.001)
+            return self.acked >= acked
+
+        await eventually_async(f"{acked} records are acknowledged", is_reached)
 
     async def fails(self) -> OutcomeUnknown:
         """The error that ends the writer."""
@@ -228,7 +238,9 @@ def assert_records(content: bytes, acked: int, *, chunk_lost: bool = False) -> N
 
 
 @pytest.fixture
-async def place(backends: RunningBackends) -> AsyncIterator[Place]:
+async def place(backends: RunningBackends, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Place]:
+    # On a slow machine a DataNode that lives answers later.
+    monkeypatch.setattr(silent_nodes, "PROBE_S", silent_nodes.PROBE_S * scale())
     made = Place(backends)
     try:
         yield made

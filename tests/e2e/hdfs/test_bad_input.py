@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from tests.conftest import RunningBackends
 from tests.e2e.hdfs.conftest import WRITER, Place
+from tests.waiting import completed, scale
 
 from opentalos.adapters.hdfs import open_hdfs_file_store
 from opentalos.model.errors import ConfigError, StoreUnavailable
 from opentalos.model.limits import HdfsLimits, JvmLimits
 from opentalos.model.message import Durability
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.backend
 
-OPEN_S = 30.0  # with the start of the JVM on a busy machine
+OPEN_S = 30.0 * scale()  # with the start of the JVM
 # Starts the JVM with the jar of HBase in front, as a careless class path would.
 WRONG_ORDER = """
 import sys
@@ -41,20 +42,15 @@ start_jvm(JvmLimits(jars=sys.argv[1]), [])
 signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
 for number in (signal.SIGTERM, signal.SIGINT):
     os.kill(os.getpid(), number)
-    time.sleep(0.1)
+    while number not in seen:
+        time.sleep(0.01)
 print(seen == [signal.SIGTERM, signal.SIGINT])
 """
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A Python process of its own: a JVM cannot be started twice."""
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return completed([sys.executable, *arguments], env={**os.environ, **environment})
 
 
 def test_a_refused_user_learns_the_path_and_the_user(backends: RunningBackends) -> None:
@@ -99,7 +95,7 @@ async def test_an_unreachable_namenode_is_reported_soon(
             JvmLimits(jars=str(backends.jars)),
             HdfsLimits(conf_dir=str(backends.hdfs_conf_dir), call_timeout_s=5.0),
         )
-    assert time.monotonic() - began_s < OPEN_S
+    assert time.monotonic() - began_s < OPEN_S  # the claim is about time
 
 
 async def test_a_port_that_is_no_namenode_is_reported_soon(place: Place) -> None:

@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-import time
 from pathlib import Path
 
 import pytest
 from tests.e2e.hdfs.conftest import Place
+from tests.waiting import eventually_async
 
 from opentalos.adapters.hdfs import HdfsFileStore
 from opentalos.adapters.memory import MemoryMetaStore, MemoryStorage
@@ -17,12 +17,11 @@ from opentalos.model.errors import TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import Durability, MessageBlock
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.backend
 
 TOPIC = TopicLogSettings("scrubbed", Durability.SYNCED, 86_400.0)
 LIMITS = LogLimits(space_reserve_bytes=0, scrub_bytes_per_s=64 << 20, scrub_interval_s=3_600.0)
 PAYLOAD = b"a message whose replica rots on one disk of three\n" * 400
-REPAIRED_S = 90.0
 
 
 async def open_log(place: Place, meta: MemoryMetaStore) -> tuple[LogStore, HdfsFileStore]:
@@ -87,26 +86,29 @@ async def test_the_scrub_reads_past_a_rotten_replica_and_hdfs_replaces_it(place:
     await store.scrub.run_pass()
     assert store.counters.scrubbed_segments == 1
     block, node = chosen_replica(place, files)
-    async with asyncio.timeout(REPAIRED_S):
-        while True:
-            found = await asyncio.to_thread(replicas, place, block)
-            if len(found) == 2:
-                break
-            await asyncio.sleep(0.1)  # HDFS adds the second one if a DataNode failed the writer
+
+    async def both() -> dict[str, Path] | None:
+        found = await asyncio.to_thread(replicas, place, block)
+        return found if len(found) == 2 else None
+
+    # HDFS adds the second one if a DataNode failed the writer.
+    found = await eventually_async("two DataNodes have the block", both)
+    assert found is not None
     sound = found[node].read_bytes()
     assert PAYLOAD in sound
     rotten = bytearray(sound)
     rotten[len(rotten) // 2] ^= 1
     found[node].write_bytes(rotten)
 
-    deadline_s = time.monotonic() + REPAIRED_S
-    while True:
+    async def is_replaced() -> bool:
         await store.scrub.run_pass()
-        now = await asyncio.to_thread(contents, place, block)
-        if now == [sound, sound]:
-            break
-        assert time.monotonic() < deadline_s, [each == sound for each in now]
-        await asyncio.sleep(0.5)
+        return await asyncio.to_thread(contents, place, block) == [sound, sound]
+
+    await eventually_async(
+        "HDFS replaces the rotten replica",
+        is_replaced,
+        state=lambda: [each == sound for each in contents(place, block)],
+    )
     assert store.counters.corrupt == 0
     assert store.figures.damaged_segments == 0
     await store.close()

@@ -6,16 +6,16 @@ import signal
 import pytest
 from tests.e2e.hdfs.conftest import (
     RECORD_BYTES,
-    RECOVER_S,
     BusyWriter,
     Place,
     assert_records,
 )
+from tests.waiting import limit_s
 
 from opentalos.model.errors import NotFound, OutcomeUnknown, RecoveryStuck
 from opentalos.model.message import Durability
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.backend
 
 SYNCED = Durability.SYNCED
 ZOMBIES = 3
@@ -37,7 +37,7 @@ async def test_taking_over_a_busy_writer_loses_nothing(
         writer = BusyWriter(await store.create(path, durability=durability))
         await writer.reach(20 + 10 * turn)
         if replication == 1:
-            length = await other.recover(path, deadline_s=RECOVER_S)
+            length = await other.recover(path, deadline_s=limit_s())
         else:
             length = await place.recovered(other, path)
         await writer.fails()
@@ -51,7 +51,7 @@ async def test_many_files_of_one_writer_are_taken_over_at_once(place: Place) -> 
     paths = [f"many/{number}" for number in range(12)]
     writers = [BusyWriter(await store.create(path, durability=SYNCED)) for path in paths]
     await asyncio.gather(*(writer.reach(5) for writer in writers))
-    recoveries = (other.recover(path, deadline_s=RECOVER_S) for path in paths)
+    recoveries = (other.recover(path, deadline_s=limit_s()) for path in paths)
     await asyncio.gather(*recoveries, return_exceptions=True)
     lengths = [await place.recovered(other, path) for path in paths]
     for path, writer, length in zip(paths, writers, lengths, strict=True):
@@ -69,7 +69,7 @@ async def test_a_zombie_process_acknowledges_nothing_that_the_new_owner_lacks(
     async with place.process(path) as zombie:
         await zombie.read(lambda seen: seen.acked >= 50 + turn)
         zombie.child.send_signal(signal.SIGSTOP)
-        length = await other.recover(path, deadline_s=RECOVER_S)
+        length = await other.recover(path, deadline_s=limit_s())
         zombie.child.send_signal(signal.SIGCONT)
         await zombie.read(lambda seen: bool(seen.end))
         # A commit that all DataNodes had before may be reported late; no later one succeeds.
@@ -86,7 +86,7 @@ async def test_a_killed_process_leaves_a_file_that_is_taken_over(place: Place) -
         await writer.read(lambda seen: seen.acked >= 30)
         writer.child.kill()
         await writer.read(lambda _: False)
-    length = await other.recover("killed", deadline_s=RECOVER_S)
+    length = await other.recover("killed", deadline_s=limit_s())
     assert_records(await other.read("killed", position=0, bytes_max=length), writer.acked)
 
 
@@ -100,7 +100,7 @@ async def test_a_file_whose_only_datanode_is_dead_is_reported_by_name(place: Pla
             await other.recover("stuck", deadline_s=3.0)
         with pytest.raises(OutcomeUnknown):
             await file.commit([b"lost"])
-    assert await other.recover("stuck", deadline_s=60.0) >= 4
+    assert await other.recover("stuck", deadline_s=limit_s()) >= 4
     assert (await other.read("stuck", position=0, bytes_max=4)) == b"kept"
 
 
@@ -117,4 +117,4 @@ async def test_a_deleted_file_takes_no_commit(place: Place) -> None:
     await writer.fails()
     assert writer.acked - acked <= 1, "only the commit under way may have been before the fence"
     with pytest.raises(NotFound):
-        await other.recover("deleted", deadline_s=RECOVER_S)
+        await other.recover("deleted", deadline_s=limit_s())

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +11,9 @@ import aiokafka.admin
 import aiokafka.helpers
 from confluent_kafka.admin import AdminClient
 from tests.server_process import Key, ServerProcess
+from tests.waiting import completed, limit_s
 
 from opentalos.backends.jars import java, need_jars
-
-PATIENCE_S = 60
-TOOL_S = 120.0
 
 
 def kafka_address(server: ServerProcess) -> str:
@@ -24,11 +21,11 @@ def kafka_address(server: ServerProcess) -> str:
     return str(json.loads((server.data / "server.json").read_text())["kafka"])
 
 
-def by_librdkafka(address: str, within_s: float = PATIENCE_S, **settings: Any) -> set[str]:
-    """Topics, by confluent-kafka."""
+def by_librdkafka(address: str, within_s: float | None = None, **settings: Any) -> set[str]:
+    """Topics, by confluent-kafka. ``within_s``: None: the limit of any wait."""
     admin = AdminClient({"bootstrap.servers": address, **settings})
     admin.poll(0)  # asks for a token, if one is needed
-    return set(admin.list_topics(timeout=within_s).topics)
+    return set(admin.list_topics(timeout=limit_s() if within_s is None else within_s).topics)
 
 
 def by_aiokafka(address: str, ca: Path | None = None, **settings: Any) -> set[str]:
@@ -59,9 +56,7 @@ def by_kafka_python(address: str, **settings: Any) -> set[str]:
     """Topics, by kafka-python; in its own process, as its import warns."""
     settings["bootstrap_servers"] = address
     command = [sys.executable, "-c", _KAFKA_PYTHON, json.dumps(settings)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_S)
-    assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stdout))
+    return set(json.loads(completed(command, check=True).stdout))
 
 
 def by_java(address: str, folder: Path, settings: Mapping[str, str], *more: str) -> str:
@@ -73,7 +68,7 @@ def by_java(address: str, folder: Path, settings: Mapping[str, str], *more: str)
         "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address,
         "--command-config", str(config), *more,
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_S)
+    done = completed(command)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,16 @@ from tests.kafka_wire import KafkaWire
 from tests.server_process import ROOT_KEY, Key, ServerProcess
 from tests.tls_files import TlsFolder
 from tests.unit.adapters.oidc.issuer import AUDIENCE
+from tests.waiting import scale, within_limit
 
 from opentalos.wire.kafka import scram
 from opentalos.wire.kafka.apis import ApiKey
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TOPICS = {"orders"}
+HOUR_S = 3_600
 REFUSED_S = 2.0  # clients try again until then
-REVOKED_S = 60.0  # a bound of the test; the server looks every second
+SESSION_S = 5.0  # of a token that is to expire, on a quiet machine
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +72,6 @@ def test_a_key_is_a_user_for_clients_in_python(server: ServerProcess, mechanism:
     assert by_kafka_python(kafka_address(server), **login) == TOPICS
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_key_is_a_user_for_java(server: ServerProcess, mechanism: str, tmp_path: Path) -> None:
     login = java_login(mechanism, ROOT_KEY)
@@ -152,11 +154,9 @@ async def test_a_removed_key_ends_its_connections(server: ServerProcess) -> None
             await other.plain()
             assert (await wire.call(ApiKey.DESCRIBE_CLUSTER, 1)).error_code == 0
             assert rest(server, "DELETE", f"keys/{key.key_id}").status == 204
-            removed_s = time.monotonic()
             if not idle:
                 await wire.send(bytes.fromhex("0000000c003c000000000009ffff0000"))
             assert await wire.ended()
-            assert time.monotonic() - removed_s < REVOKED_S
             assert (await other.call(ApiKey.DESCRIBE_CLUSTER, 1)).error_code == 0
 
 
@@ -189,7 +189,7 @@ def test_a_token_is_a_principal_until_it_expires(
 
         def answer(_: str) -> tuple[str, float]:
             asked.append(token)
-            return token, time.time() + 300
+            return token, time.time() + HOUR_S  # the claim is about time
 
         found = by_librdkafka(kafka_address(running), **login, oauth_cb=answer)
         assert (found, asked) == (set(), [token])
@@ -208,22 +208,24 @@ async def test_a_session_says_when_it_ends(
         "leeway_s = 0\n"
     )
     running = ServerProcess(tmp_path, config).start()
+    session_s = SESSION_S * scale()
     try:
         async with KafkaWire(kafka_address(running)) as wire:
-            token = issuer.issuer.token("first", email="eve@example", exp=time.time() + 5)
+            end_s = time.time() + session_s  # the claim is about time
+            token = issuer.issuer.token("first", email="eve@example", exp=end_s)
             sent = f"n,a=eve@example,\x01auth=Bearer {token}\x01\x01".encode()
             first = await wire.offer("OAUTHBEARER", sent)
             assert first.error_code == 0, first.error_message
-            assert 0 < first.session_lifetime_ms <= 5000
-            token = issuer.issuer.token("first", email="eve@example", exp=time.time() + 6)
+            assert 0 < first.session_lifetime_ms <= session_s * 1000
+            end_s = time.time() + session_s + 1.0  # the claim is about time
+            token = issuer.issuer.token("first", email="eve@example", exp=end_s)
             sent = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
             second = await wire.offer("OAUTHBEARER", sent)
             assert second.session_lifetime_ms > 0
-            try:
-                while True:
-                    await wire.call(ApiKey.DESCRIBE_CLUSTER, 1)
-            except (EOFError, ConnectionError):
-                pass
+            async with within_limit("the session ends with its token"):
+                with suppress(EOFError, ConnectionError):
+                    while True:
+                        await wire.call(ApiKey.DESCRIBE_CLUSTER, 1)
         async with KafkaWire(kafka_address(running)) as wire:
             sent = b"n,,\x01auth=Bearer no-token\x01\x01"
             assert (await wire.offer("OAUTHBEARER", sent)).error_code == 58
@@ -236,7 +238,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> TlsFolder:
     return TlsFolder(tmp_path_factory.mktemp("tls"))
 
 
-@pytest.mark.timeout(150)
 def test_clients_over_tls(tmp_path: Path, folder: TlsFolder) -> None:
     more = folder.section(
         client_ca_file=str(folder.ca), client_principals="dns=*.example", client_optional=True

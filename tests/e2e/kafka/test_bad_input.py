@@ -10,21 +10,24 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.e2e.kafka.clients import kafka_address
+from tests.e2e.kafka.test_figures import figure
 from tests.e2e.rest.client import rest
 from tests.kafka_wire import KafkaWire
 from tests.server_process import ServerProcess
 from tests.tls_files import TlsFolder
+from tests.waiting import elapse_async, eventually_async
 
 from opentalos.wire.kafka._generated.metadata_request import MetadataRequest
 from opentalos.wire.kafka._generated.metadata_request import MetadataRequestTopic as Wanted
 from opentalos.wire.kafka.apis import ApiKey, api_of, write_request
 
-CONFIG = """[kafka]
+REQUEST_S = 1.0
+CONFIG = f"""[kafka]
 request_bytes_max = 4_194_304
 requests_bytes_total_max = 16_777_216
 answers_bytes_total_max = 16_777_216
 connections_max = 150
-request_timeout_s = 1.0
+request_timeout_s = {REQUEST_S}
 write_stall_s = 1.0
 """
 GROWTH_MAX = 96 << 20  # bytes of the process under attack; the limits above are 32 MiB together
@@ -158,7 +161,7 @@ async def test_slow_senders_lose_their_connections(server: ServerProcess, good: 
             async def drip(to: KafkaWire = wire) -> None:
                 while True:
                     await to.send(b"\0")
-                    await asyncio.sleep(0.2)
+                    await elapse_async("a sender is slow", REQUEST_S / 5)
 
             dripping = asyncio.create_task(drip())
             assert await wire.ended()
@@ -179,14 +182,15 @@ async def test_slow_readers_do_not_fill_memory(server: ServerProcess, good: Kafk
     topics = [Wanted(name=f"{number:030000}") for number in range(100)]
     request = bytes(write_request(api_of(ApiKey.METADATA), 9, MetadataRequest(topics=topics), 1))
     wires = [await slow_reader(server) for _ in range(10)]
-    largest = before
     for wire in wires:
         for _ in range(8):
             wire.writer.write(request)
-    for _ in range(30):
-        await asyncio.sleep(0.1)
-        largest = max(largest, process.memory_info().rss)
-    assert largest - before < GROWTH_MAX
+
+    async def all_cut() -> bool:
+        assert process.memory_info().rss - before < GROWTH_MAX
+        return await asyncio.to_thread(figure, server, "opentalos_kafka_connections") == 1.0
+
+    await eventually_async("the server cuts those that read nothing, and no other", all_cut)
     assert await served(good)
     wires[0].writer.transport.resume_reading()  # type: ignore[attr-defined]
     assert await wires[0].ended(), "the first one stalled first, and was cut"

@@ -1,11 +1,13 @@
 """Several servers: clients of Kafka learn of all of them, and of a move at once."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.kafka_wire import KafkaWire
 from tests.raw_client import RawTopic
+from tests.waiting import eventually_async
 
 from opentalos.broker.cluster.kafka_nodes import node_number
 from opentalos.model.errors import NotOwner
@@ -22,7 +24,6 @@ from opentalos.wire.message.kafka_format import encode_kafka_batch
 from opentalos.wire.message.message import Message
 
 PARTITIONS = 12
-MOVED_S = 60.0
 
 
 def create(server: MemoryServer, partitions: int, *, fill: bool = False) -> RawTopic:
@@ -111,15 +112,17 @@ async def epoch_of(server: MemoryServer, topic: str) -> int:
 async def emptied(servers: list[MemoryServer], uuid: str, left: MemoryServer) -> list[int]:
     """Numbers of the leaders once ``left`` has none and nothing moves any more, by all servers."""
     number = node_number(left.name)
-    async with asyncio.timeout(MOVED_S):
-        while True:
-            known = [server.broker.kafka_nodes.leaders(uuid, PARTITIONS) for server in servers]
-            assert servers[0].broker.cluster is not None
-            record = servers[0].broker.cluster._state.assignment(uuid)
-            quiet = record is not None and not record.moved_from
-            if quiet and number not in known[0].numbers and known == [known[0]] * len(servers):
-                return list(known[0].numbers)
-            await asyncio.sleep(0.02)
+
+    def others() -> list[int]:
+        known = [server.broker.kafka_nodes.leaders(uuid, PARTITIONS) for server in servers]
+        assert servers[0].broker.cluster is not None
+        record = servers[0].broker.cluster._state.assignment(uuid)
+        quiet = record is not None and not record.moved_from
+        if quiet and number not in known[0].numbers and known == [known[0]] * len(servers):
+            return list(known[0].numbers)
+        return []
+
+    return await eventually_async("all servers know that others lead all partitions", others)
 
 
 async def test_a_planned_move_is_seen_by_clients_of_every_server() -> None:
@@ -131,10 +134,14 @@ async def test_a_planned_move_is_seen_by_clients_of_every_server() -> None:
         leaving = servers[owners[0]]
         number = node_number(leaving.name)
         await drained(leaving)
-        async with asyncio.timeout(MOVED_S):
-            for server in servers:
-                while number in await leaders(server, "orders"):
-                    pass
+
+        async def known_to_clients_of(server: MemoryServer) -> bool:
+            return number not in await leaders(server, "orders")
+
+        for server in servers:
+            await eventually_async(
+                f"clients of {server.name} learn of the move", partial(known_to_clients_of, server)
+            )
         await emptied(servers, uuid, leaving)
         seen = {await epoch_of(server, "orders") for server in servers}
         assert len(seen) == 1

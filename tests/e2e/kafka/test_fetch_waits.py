@@ -1,13 +1,13 @@
 """Fetches that wait for messages: each ends by itself, and with its client alone."""
 
 import asyncio
-import re
 
 from tests.e2e.kafka.clients import kafka_address
 from tests.e2e.kafka.raw_kafka import RawKafka
-from tests.e2e.kafka.test_figures import page
+from tests.e2e.kafka.test_figures import figure
 from tests.e2e.rest.client import rest
 from tests.server_process import ServerProcess
+from tests.waiting import eventually_async
 
 from opentalos.wire.kafka._generated.fetch_request import (
     FetchPartition,
@@ -17,19 +17,15 @@ from opentalos.wire.kafka._generated.fetch_request import (
 from opentalos.wire.kafka.apis import ApiKey
 
 LONG_MS = 120_000  # more than the test takes
-WAITING = re.compile(r"^opentalos_gets_waiting (\d+)", re.MULTILINE)
-PATIENCE_S = 60.0
 
 
 async def until_waiting(server: ServerProcess, count: int) -> None:
     """Until the server says that so many calls wait for messages."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            found = WAITING.search(await asyncio.to_thread(page, server))
-            assert found is not None
-            if int(found[1]) == count:
-                return
-            await asyncio.sleep(0.02)
+
+    async def waiting() -> bool:
+        return await asyncio.to_thread(figure, server, "opentalos_gets_waiting") == count
+
+    await eventually_async(f"{count} calls wait", waiting)
 
 
 async def test_a_wait_ends_with_its_client_and_with_no_other(kafka_server: ServerProcess) -> None:

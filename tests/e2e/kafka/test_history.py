@@ -6,16 +6,14 @@ import random
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-import pytest
-from tests.cluster_processes import wait_until
 from tests.e2e.sdk.conftest import config_of
 from tests.kafka_client import GROUP, blocks_of
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import elapse, ended, eventually, limit_s
 
 from opentalos.backends.ports import free_ports
 from opentalos.sdk import Client, TalosAdmin
@@ -23,15 +21,12 @@ from opentalos.testing.simulation.checks.checker import check
 from opentalos.testing.simulation.history import History, Recorder
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "4"))
-pytestmark = pytest.mark.timeout(400 + 10 * KILLS)
 
 ROOT = Path(__file__).parents[3]
 TOPIC = "history"
 PARTITIONS = 2
 KINDS = {"once": "put", "again": "put", "idempotent": "put-idempotent", "reader": "poll"}
 LOAD_S = (0.5, 1.5)  # between a restart and the next kill
-LEAVING_S = 90.0
-READ_S = 60.0
 
 
 class Clients:
@@ -61,7 +56,7 @@ class Clients:
             assert process.stdin is not None
             process.stdin.close()
         for process in self._processes:
-            assert process.wait(LEAVING_S) == 0, self.errors()
+            assert ended(process, "a client leaves") == 0, self.errors()
 
     def errors(self) -> str:
         return "\n".join(path.read_text()[-2_000:] for path in self.folder.glob("*.stderr"))
@@ -90,14 +85,24 @@ def read_whole(recorder: Recorder, settings: dict[str, Any], partition: int) -> 
     place = confluent_kafka.TopicPartition(TOPIC, partition, 0)
     args = {"topic": TOPIC, "partition": partition, "final": True, "healed": True}
     read = recorder.invoke("final", "read", offset=0, **args)
-    start, following = consumer.get_watermark_offsets(place, timeout=READ_S)
+    start, following = consumer.get_watermark_offsets(place, timeout=limit_s())
     consumer.assign([place])
     blocks: list[object] = []
-    offset, until_s = start, time.monotonic() + READ_S
-    while offset < following and time.monotonic() < until_s:
+    offset = start
+
+    def at_the_end() -> bool:
+        nonlocal offset
         some = consumer.consume(500, 1.0)
-        blocks += blocks_of(some)
+        blocks.extend(blocks_of(some))
         offset = max([offset, *((message.offset() or 0) + 1 for message in some)])
+        return offset >= following
+
+    if offset < following:
+        eventually(
+            "the consumer reads to the end",
+            at_the_end,
+            state=lambda: f"it is at {offset} of {following}",
+        )
     consumer.close()
     assert offset == following
     recorder.ok(read, blocks=blocks, start=start, next=following)
@@ -107,7 +112,7 @@ def check_group(history: History, settings: dict[str, Any]) -> None:
     """Whatever is below a committed offset was given to a member of the group."""
     consumer = confluent_kafka.Consumer(settings | {"group.id": GROUP})
     places = [confluent_kafka.TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-    committed = consumer.committed(places, timeout=READ_S)
+    committed = consumer.committed(places, timeout=limit_s())
     consumer.close()
     for place in committed:
         given = {
@@ -138,12 +143,12 @@ def test_kills_lose_nothing_and_idempotent_producers_store_once(tmp_path: Path) 
         for partition in range(PARTITIONS):
             for name, kind in KINDS.items():
                 clients.start(name, kind, partition)
-        wait_until(partial(all_began, tmp_path), "every client has done something", READ_S)
+        eventually("every client does something", lambda: all_began(tmp_path))
         for _ in range(KILLS):
-            time.sleep(source.uniform(*LOAD_S))
+            elapse("a kill may come at any moment of the load", source.uniform(*LOAD_S))
             server.kill()
             server.start()
-        time.sleep(LOAD_S[1])
+        elapse("clients continue after the last kill", LOAD_S[1])
         clients.leave()
         with (tmp_path / "final.jsonl").open("w") as sink:
             recorder = Recorder(time.monotonic, sink)

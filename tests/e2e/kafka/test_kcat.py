@@ -1,7 +1,6 @@
 """kcat, unmodified: it writes, reads, lists and queries; it has a librdkafka of years ago."""
 
 import json
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from scripts.install_programs import KCAT
-from tests.e2e.kafka.clients import PATIENCE_S
 from tests.e2e.rest.client import rest
 from tests.server_process import ServerProcess
+from tests.waiting import completed, limit_s
 
-RUN_S = 60.0
 CALLS = 40  # of one process each, as of a shell's loop
 
 Kcat = Callable[..., str]
@@ -29,10 +27,7 @@ def kcat(librdkafka: dict[str, Any], tmp_path: Path) -> Kcat:
     config.write_text("".join(f"{name}={value}\n" for name, value in librdkafka.items()))
 
     def run(*arguments: str, given: str = "") -> str:
-        done = subprocess.run(
-            [program, "-F", str(config), "-q", *arguments],
-            input=given, capture_output=True, text=True, timeout=RUN_S,
-        )  # fmt: skip
+        done = completed([program, "-F", str(config), "-q", *arguments], input=given)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -99,7 +94,7 @@ def test_it_queries_offsets_by_time(
     producer, now_ms = Producer(librdkafka), int(time.time() * 1_000)
     for age_s in (20, 10):
         producer.produce("kcat-queried", b"v", timestamp=now_ms - age_s * 1_000)
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(limit_s()) == 0
     for when, offset in ((now_ms - 30_000, 0), (now_ms - 15_000, 1), (-2, 0), (-1, 2)):
         said = kcat("-Q", "-t", f"kcat-queried:0:{when}")
         assert said.strip() == f"kcat-queried [0] offset {offset}"

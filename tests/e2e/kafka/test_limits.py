@@ -1,6 +1,5 @@
 """Clients of Kafka at a server with rate quotas, and at one that encrypts what it stores."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,25 +8,32 @@ import confluent_kafka
 import pytest
 from tests.e2e.kafka.clients import kafka_address
 from tests.e2e.kafka.raw_kafka import RawKafka
+from tests.e2e.kafka.test_figures import figure
 from tests.e2e.kafka.test_history import settings_of
 from tests.e2e.kafka.test_produce_fetch import batch, fetch_fields, put
 from tests.e2e.kafka.test_records_both_ways import consumed
-from tests.e2e.rest.client import authorization, rest
+from tests.e2e.rest.client import rest
 from tests.e2e.sdk.conftest import config_of
 from tests.e2e.test_encryption import SECRET, files_with, key_file, section
-from tests.raw_client import connection_to
 from tests.server_process import ServerProcess
+from tests.waiting import limit_s
 
 from opentalos.sdk import SimpleConsumer, SimpleProducer
 from opentalos.wire.kafka.apis import ApiKey
 from opentalos.wire.kafka.errors import ErrorCode
 
 RATE = 1_500_000  # bytes per second
-SLOW = f"[quota]\nuser_put_bytes_per_s = {2 * RATE}\nuser_get_bytes_per_s = {RATE}\n"
+LARGE = batch(b"x" * (RATE // 2))
+
+
+def slow(rate: int) -> str:
+    """Configuration of a server that grants so many bytes per second, and twice that for puts."""
+    return f"[quota]\nuser_put_bytes_per_s = {2 * rate}\nuser_get_bytes_per_s = {rate}\n"
+
+
 VALUE_BYTES = 20_000
 COUNT = 500  # messages, more than seven seconds' worth: a client may be three ahead
 REQUESTS_MAX = 500  # a client that does not pause sends thousands in that time
-TIMEOUT_S = 60.0
 
 
 @pytest.fixture
@@ -35,18 +41,6 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
     made = ServerProcess(tmp_path / "server")
     yield made
     made.kill()
-
-
-def counted(server: ServerProcess, metric: str) -> float:
-    connection = connection_to(server.port, None)
-    try:
-        connection.request("GET", "/metrics", headers=authorization())
-        page = connection.getresponse().read().decode()
-    finally:
-        connection.close()
-    found = re.search(rf"^{re.escape(metric)} (\S+)$", page, re.MULTILINE)
-    assert found, metric
-    return float(found[1])
 
 
 def produced(settings: dict[str, Any], topic: str, values: list[bytes], **more: Any) -> None:
@@ -57,12 +51,12 @@ def produced(settings: dict[str, Any], topic: str, values: list[bytes], **more: 
         producer.produce(
             topic, value, partition=0, on_delivery=lambda error, _: errors.append(error)
         )
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(limit_s()) == 0
     assert errors == [None] * len(values)
 
 
 def test_clients_over_their_rates_are_slowed_and_lose_nothing(server: ServerProcess) -> None:
-    server.config = SLOW
+    server.config = slow(RATE)
     server.start()
     assert rest(server, "POST", "topics", {"name": "slow", "partitions": 1}).status == 201
     settings = settings_of(server)
@@ -70,20 +64,20 @@ def test_clients_over_their_rates_are_slowed_and_lose_nothing(server: ServerProc
     produced(settings, "slow", values, **{"batch.size": 3 * VALUE_BYTES, "linger.ms": 5})
     read = consumed(settings | {"fetch.message.max.bytes": 2 * VALUE_BYTES}, "slow", COUNT)
     assert [message.value() for message in read] == values
-    assert counted(server, 'opentalos_quota_throttled_total{kind="put"}') > 0
+    assert figure(server, 'opentalos_quota_throttled_total{kind="put"}') > 0
     # librdkafka does not wait as it is asked to, so the server lets its next request wait.
-    assert counted(server, 'opentalos_kafka_requests_total{request="fetch"}') < REQUESTS_MAX
+    assert figure(server, 'opentalos_kafka_requests_total{request="fetch"}') < REQUESTS_MAX
 
 
 async def test_answers_say_how_long_to_wait(server: ServerProcess) -> None:
-    server.config = SLOW + "throttle_max_s = 0.2\n"
+    # Far below what one large put or fetch is, however slowly this machine makes them.
+    server.config = slow(RATE // 20) + "throttle_max_s = 0.2\n"
     server.start()
     assert rest(server, "POST", "topics", {"name": "slow", "partitions": 1}).status == 201
-    large = batch(b"x" * (RATE // 2))
     async with RawKafka(kafka_address(server)) as raw:
         codes = []
         while ErrorCode.NOT_ENOUGH_REPLICAS not in codes:  # not stored, and to be repeated
-            codes.append((await put(raw, "slow", large)).error_code)
+            codes.append((await put(raw, "slow", LARGE)).error_code)
             assert len(codes) < 100
         fields = {"topics": fetch_fields("slow", {0: 0})["topics"], "max_bytes": 1 << 20}
         waits: list[int] = []

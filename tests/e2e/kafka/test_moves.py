@@ -2,27 +2,22 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.e2e.kafka.test_history import PARTITIONS, TOPIC, Clients, check_group, read_whole
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.raw_client import RawTopic
 from tests.server_process import ROOT_KEY
+from tests.waiting import eventually_async
 
 from opentalos.broker.cluster.kafka_nodes import node_number
 from opentalos.testing.simulation.checks.checker import check
 from opentalos.testing.simulation.history import History, Recorder
 
-pytestmark = pytest.mark.timeout(180)
-
 MOVES = 4
-MOVED_S = 60.0
 KINDS = {"again": "put", "idempotent": "put-idempotent", "reader": "poll", "member": "group"}
-PROGRESS_S = 60.0
 
 
 def create(server: MemoryServer) -> str:
@@ -53,16 +48,11 @@ async def moved(servers: list[MemoryServer], uuid: str) -> None:
     assert root is not None
     assert leaving.broker.cluster is not None
     await leaving.broker.cluster.drain(root.principal, leaving.name)
-    await reached(lambda: leader not in nodes.leaders(uuid, PARTITIONS).numbers, MOVED_S)
+    await eventually_async(
+        "others lead all partitions of the server that is drained",
+        lambda: leader not in nodes.leaders(uuid, PARTITIONS).numbers,
+    )
     await leaving.broker.cluster.undrain(root.principal, leaving.name)
-
-
-async def reached(condition: Callable[[], bool], timeout_s: float) -> None:
-    async with asyncio.timeout(timeout_s):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.02)
 
 
 def sizes(folder: Path) -> dict[Path, int]:
@@ -73,8 +63,10 @@ def sizes(folder: Path) -> dict[Path, int]:
 async def progress(folder: Path) -> None:
     """Wait until every client has done something more."""
     before = sizes(folder)
-    await reached(
-        lambda: all(size > before[path] for path, size in sizes(folder).items()), PROGRESS_S
+    await eventually_async(
+        "every client does something more",
+        lambda: all(size > before[path] for path, size in sizes(folder).items()),
+        state=lambda: f"{before} and now {sizes(folder)}",
     )
 
 
@@ -96,7 +88,9 @@ async def test_moves_lose_nothing_and_idempotent_producers_store_once(tmp_path: 
             for partition in range(PARTITIONS):
                 for name, kind in KINDS.items():
                     clients.start(name, kind, partition)
-            await reached(lambda: len(sizes(tmp_path)) == PARTITIONS * len(KINDS), PROGRESS_S)
+            await eventually_async(
+                "every client begins", lambda: len(sizes(tmp_path)) == PARTITIONS * len(KINDS)
+            )
             for _ in range(MOVES):
                 await progress(tmp_path)
                 await moved(servers, uuid)

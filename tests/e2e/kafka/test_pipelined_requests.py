@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from tests.server_process import ServerProcess
+from tests.waiting import limit_s
 
 from opentalos.wire.kafka.apis import SIZE, ApiKey, api_of, read_response, write_request
 from opentalos.wire.kafka.codec import Cursor
 
 REQUESTS = 500  # more than a connection has in work
-TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_requests_that_arrive_together_are_all_answered(
 ) -> None:
     api = api_of(ApiKey.API_VERSIONS)
     raw = [write_request(api, 0, api.request(), number) for number in range(REQUESTS)]
-    with socket.create_connection(address(server), timeout=TIMEOUT_S) as client:
+    with socket.create_connection(address(server), timeout=limit_s()) as client:
         for begin in range(0, REQUESTS, at_once):
             some = raw[begin : begin + at_once]
             client.sendall(b"".join(some))

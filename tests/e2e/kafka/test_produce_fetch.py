@@ -11,6 +11,7 @@ from tests.e2e.kafka.clients import kafka_address
 from tests.e2e.kafka.raw_kafka import RawKafka
 from tests.e2e.rest.client import rest
 from tests.server_process import ROOT_KEY, Key, ServerProcess
+from tests.waiting import stays_async
 
 from opentalos.sdk import ClientConfig, Message, aio
 from opentalos.sdk.errors import OffsetOutOfRange
@@ -39,6 +40,7 @@ from opentalos.wire.message.kafka_batch import HEAD, set_crc
 from opentalos.wire.message.kafka_format import encode_kafka_batch
 
 PRODUCER_AT = 43
+LONG_MS = 60_000  # as long as a server lets a fetch wait
 
 
 @pytest.fixture
@@ -181,7 +183,7 @@ async def test_nothing_answers_acks_0_and_the_records_are_stored(
     fields = produce_fields("no-acks", batch(b"x"), acks=0)
     await raw.begin(ApiKey.PRODUCE, 9, ProduceRequest(**fields))
     fetched = await raw.call(
-        ApiKey.FETCH, 11, **fetch_fields("no-acks", {0: 0}, max_wait_ms=10_000)
+        ApiKey.FETCH, 11, **fetch_fields("no-acks", {0: 0}, max_wait_ms=LONG_MS)
     )
     assert fetched.responses[0].partitions[0].high_watermark == 1
 
@@ -251,10 +253,9 @@ async def test_a_long_poll_ends_with_a_message_of_any_partition(
     await topic_id(sdk_config, "long-poll", 8)
     offsets = dict.fromkeys(range(8), 0)
     poll = asyncio.create_task(
-        raw.call(ApiKey.FETCH, 11, **fetch_fields("long-poll", offsets, max_wait_ms=15_000))
+        raw.call(ApiKey.FETCH, 11, **fetch_fields("long-poll", offsets, max_wait_ms=LONG_MS))
     )
-    await asyncio.sleep(0.2)
-    assert not poll.done()
+    await stays_async("the poll waits for a message", lambda: not poll.done())
     async with aio.Client(sdk_config) as client:
         await aio.SimpleProducer(client, "long-poll").put([b"hello"])
     response = await poll
@@ -415,7 +416,7 @@ async def test_a_stop_does_not_wait_for_a_long_poll(tmp_path: Path) -> None:
     config = ClientConfig(endpoints=(server.url,), key_id=ROOT_KEY.key_id, secret=ROOT_KEY.secret)
     await topic_id(config, "waiting")
     async with RawKafka(kafka_address(server)) as raw:
-        fields = fetch_fields("waiting", {0: 0}, max_wait_ms=60_000)
+        fields = fetch_fields("waiting", {0: 0}, max_wait_ms=LONG_MS)
         await raw.begin(ApiKey.FETCH, 11, api_of(ApiKey.FETCH).request(**fields))
         async with RawKafka(kafka_address(server)) as other:  # it began before this is answered
             await other.call(ApiKey.METADATA, 12, topics=[])

@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from tests.waiting import limit_s
 
 from opentalos.sdk import ClientConfig, Message, Record, aio
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MANY = 3_000
 PARTITIONS = 3
-TIMEOUT_S = 60
 
 
 async def made_topic(config: ClientConfig, name: str, partitions: int = PARTITIONS) -> None:
@@ -59,7 +59,7 @@ def produced(
             on_delivery=done,
         )
         producer.poll(0)
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(limit_s()) == 0
     assert len(stored) == MANY
     return stored
 
@@ -67,12 +67,12 @@ def produced(
 def consumed(settings: dict[str, Any], topic: str, count: int) -> list[confluent_kafka.Message]:
     """So many records, each partition's from its first offset on, without gaps."""
     consumer = confluent_kafka.Consumer({**settings, "group.id": "unused", "check.crcs": True})
-    partitions = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+    partitions = consumer.list_topics(topic, limit_s()).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     found: list[confluent_kafka.Message] = []
     expected = dict.fromkeys(partitions, 0)
     while len(found) < count:
-        batch = consumer.consume(count, TIMEOUT_S)
+        batch = consumer.consume(count - len(found), limit_s())
         assert batch, f"{len(found)} of {count} came"
         for message in batch:
             assert message.error() is None, message.error()
@@ -139,7 +139,7 @@ async def test_messages_of_the_sdk_reach_consumers_of_kafka(
     place = kafka.TopicPartition(topic, 0)
     consumer.assign([place])
     consumer.seek(place, 777)  # within a block
-    records = consumer.poll(TIMEOUT_S * 1_000, max_records=5)[place]
+    records = consumer.poll(int(limit_s() * 1_000), max_records=5)[place]
     assert [record.offset for record in records] == [777, 778, 779, 780, 781]
     assert consumer.end_offsets([place]) == {place: 1_200}
     assert consumer.beginning_offsets([place]) == {place: 0}
@@ -154,7 +154,7 @@ async def test_what_a_message_cannot_express_stops_no_consumer(
     producer = confluent_kafka.Producer({**librdkafka, "compression.type": "zstd"})
     for key, value in ((b"\xff\x00k", b"binary key"), (b"gone", None), (None, b""), (b"", b"x")):
         producer.produce(topic, value=value, key=key, partition=0)
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(limit_s()) == 0
     records = (await read_by_sdk(sdk_config, topic))[0]
     assert [(record.partition_key, record.data) for record in records] == [
         ("\\xff\x00k", b"binary key"),
@@ -183,7 +183,7 @@ async def test_a_key_lands_in_the_same_partition_whoever_puts_it(
     by_librdkafka = confluent_kafka.Producer(settings)
     for key in keys:
         by_librdkafka.produce(topic, value=b"librdkafka", key=key.encode())
-    assert by_librdkafka.flush(TIMEOUT_S) == 0
+    assert by_librdkafka.flush(limit_s()) == 0
     async with aiokafka.AIOKafkaProducer(**in_python) as by_aiokafka:
         for key in keys:
             await by_aiokafka.send(topic, value=b"aiokafka", key=key.encode())
@@ -235,8 +235,8 @@ async def test_kafka_python_produces_and_finds_offsets_by_time(
     await made_topic(sdk_config, topic, 1)
     producer = kafka.KafkaProducer(**in_python, acks="all", linger_ms=5, compression_type="gzip")
     sent = [producer.send(topic, b"%d" % number) for number in range(MANY)]
-    producer.flush(TIMEOUT_S)
-    stored = [each.get(TIMEOUT_S) for each in sent]
+    producer.flush(limit_s())
+    stored = [each.get(limit_s()) for each in sent]
     producer.close()
     assert [each.offset for each in stored] == list(range(MANY))
     consumer = kafka.KafkaConsumer(**in_python)
@@ -254,15 +254,15 @@ async def test_topics_with_names_of_kafka_are_read_by_all(
 ) -> None:
     admin = AdminClient(librdkafka)
     made = admin.create_topics([NewTopic(topic, num_partitions=1)])
-    await asyncio.to_thread(made[topic].result, TIMEOUT_S)
+    await asyncio.to_thread(made[topic].result, limit_s())
     producer = confluent_kafka.Producer(librdkafka)
     producer.produce(topic, value=b"here")
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(limit_s()) == 0
     found = await read_by_sdk(sdk_config, topic)
     assert [record.data for record in found[0]] == [b"here"]
     consumer = confluent_kafka.Consumer({**librdkafka, "group.id": "com.example.readers"})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    message = consumer.poll(TIMEOUT_S)
+    message = consumer.poll(limit_s())
     assert message is not None
     assert message.value() == b"here"
     consumer.close()

@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from tests.e2e.kafka.clients import PATIENCE_S
 from tests.e2e.rest.client import rest
 from tests.server_process import ServerProcess
+from tests.waiting import limit_s
 
 rd: Any = importlib.import_module("confluent_kafka.admin")  # it exports nothing to type checkers
 NOW_MS = int(time.time()) * 1_000
@@ -21,7 +21,7 @@ def written(settings: dict[str, Any], topic: str, *ages_s: float, value: bytes =
     for age_s in ages_s:
         when = NOW_MS - int(age_s * 1_000)
         producer.produce(topic, value, partition=0, timestamp=when)
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(limit_s()) == 0
 
 
 def offset_at(settings: dict[str, Any], topic: str, age_s: float) -> int:
@@ -29,7 +29,7 @@ def offset_at(settings: dict[str, Any], topic: str, age_s: float) -> int:
     consumer = Consumer({**settings, "group.id": "times"})
     try:
         asked = TopicPartition(topic, 0, NOW_MS - int(age_s * 1_000))
-        (found,) = consumer.offsets_for_times([asked], timeout=PATIENCE_S)
+        (found,) = consumer.offsets_for_times([asked], timeout=limit_s())
         return -1 if found.offset < 0 else int(found.offset)
     finally:
         consumer.close()
@@ -53,7 +53,7 @@ def test_the_first_record_of_that_time_or_later_is_found(
     asked = {TopicPartition("aged", 0): rd.OffsetSpec.max_timestamp()}
     admin = rd.AdminClient(librdkafka)  # kept, as its answers end with it
     (found,) = admin.list_offsets(asked).values()
-    result = found.result(PATIENCE_S)
+    result = found.result(limit_s())
     assert (result.offset, result.timestamp) == (3, NOW_MS - 10_000)
 
 

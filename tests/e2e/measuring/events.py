@@ -1,16 +1,15 @@
 """Reads what lies in ``__metrics``, as an administrator's program does."""
 
-import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from tests.server_process import ROOT_KEY
+from tests.waiting import eventually
 
 from opentalos.model.errors import TopicNotExist
 from opentalos.model.names import METRICS_TOPIC
 from opentalos.sdk import ClientConfig, SimpleConsumer
 from opentalos.wire.metrics.measurement import Measurement, decode_measurement
-
-WAIT_S = 90.0
 
 
 def administrator(url: str) -> ClientConfig:
@@ -40,16 +39,16 @@ def wait_for_rows(
     config: ClientConfig, condition: Callable[[list[Measurement]], bool]
 ) -> list[Measurement]:
     """The rows, once they fulfil the condition."""
-    deadline_s = time.monotonic() + WAIT_S
-    while True:
-        try:
-            rows = rows_of(config)
-        except TopicNotExist:  # the first step is not over
-            rows = []
-        if condition(rows):
-            return rows
-        assert time.monotonic() < deadline_s, rows[-3:]
-        time.sleep(0.2)
+    rows: list[Measurement] = []
+
+    def fulfilled() -> bool:
+        with suppress(TopicNotExist):  # the first step is not over
+            rows[:] = rows_of(config)
+        return condition(rows)
+
+    what = "the rows of __metrics fulfil the condition"
+    eventually(what, fulfilled, state=lambda: f"{len(rows)} rows, at last {rows[-3:]}")
+    return rows
 
 
 def total(rows: list[Measurement], name: str, topic: str = "") -> float:

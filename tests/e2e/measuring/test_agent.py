@@ -2,8 +2,7 @@
 
 import json
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tests.e2e.measuring.events import (
 )
 from tests.e2e.rest.client import authorization, rest
 from tests.server_process import Key, ServerProcess
+from tests.waiting import eventually, limit_s
 
 from opentalos.adapters.spool.spool_format import decode_line
 from opentalos.wire.metrics.measurement import Measurement, decode_measurement
@@ -69,11 +69,16 @@ def spooled(agent: AgentProcess) -> list[Measurement]:
     return [decode_measurement(event) for event in events if event is not None]
 
 
-def wait(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 90
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+def wait_spooled(agent: AgentProcess, count: float) -> None:
+    """So many jobs are on disk."""
+    what = f"the spool has {count} jobs"
+    eventually(what, lambda: jobs(spooled(agent)) >= count, state=lambda: spooled(agent))
+
+
+def wait_keeping(agent: AgentProcess) -> None:
+    """Something is on disk."""
+    files = agent.spool
+    eventually("the spool is in use", lambda: any(f.stat().st_size for f in files.glob("*.spool")))
 
 
 def test_a_machine_is_measured(server: ServerProcess, agent: AgentProcess) -> None:
@@ -126,7 +131,7 @@ def test_an_invalid_push_is_refused_and_the_agent_continues(
     assert agent.post(b"", path="/other")[0] == 404
     with socket.create_connection(("127.0.0.1", agent.port)) as connection:
         connection.sendall(b"no http at all\r\n\r\n")
-        connection.settimeout(10)
+        connection.settimeout(limit_s())
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
     push(agent, 1)
     push(agent, 3)
@@ -149,9 +154,9 @@ def test_nothing_is_lost_while_the_server_is_away(
     before = wait_for_rows(config, lambda rows: jobs(rows) >= 5)
     server.kill()
     push(agent, 9)
-    wait(lambda: any(file.stat().st_size for file in agent.spool.glob("*.spool")))
+    wait_keeping(agent)
     push(agent, 10)
-    wait(lambda: jobs(spooled(agent)) >= 5)
+    wait_spooled(agent, 5)
     server.start()
     rows = upserted(wait_for_rows(config, lambda rows: jobs(upserted(rows)) >= 10))
     assert jobs(rows) == 10
@@ -159,7 +164,7 @@ def test_nothing_is_lost_while_the_server_is_away(
     assert times[-1] > max(row.at_ms for row in before)
     steps = {row.at_ms: row.step_ms for row in machine_rows(rows)}
     assert all(at_ms - steps[at_ms] == last for last, at_ms in pairwise(times))
-    wait(lambda: not list(agent.spool.glob("*.spool")))
+    eventually("the spool is empty", lambda: not list(agent.spool.glob("*.spool")))
 
 
 def test_it_stops_and_kills_lose_no_more_than_a_step(
@@ -173,7 +178,7 @@ def test_it_stops_and_kills_lose_no_more_than_a_step(
     agent.start()
     push(agent, 5)
     push(agent, 7)
-    wait(lambda: jobs(spooled(agent)) >= 7)
+    wait_spooled(agent, 7)
     agent.kill()
     newest = max(agent.spool.glob("*.spool"))
     newest.write_bytes(newest.read_bytes() + b'0badc0de {"v":1,"torn')
@@ -233,8 +238,8 @@ def test_a_key_that_may_not_put_waits_and_does_not_end_it(
     options = ("--interval", "1", "--as", "AKNOBODY:wrong")
     agent = AgentProcess(tmp_path / "agent", server.url, options).start()
     try:
-        wait(lambda: any(file.stat().st_size for file in agent.spool.glob("*.spool")))
-        wait(lambda: "keeping them on disk" in agent.stderr())
+        wait_keeping(agent)
+        eventually("the agent says so", lambda: "keeping them on disk" in agent.stderr())
         push(agent, 1)
     finally:
         assert agent.stop() == 0

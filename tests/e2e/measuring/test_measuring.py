@@ -1,6 +1,5 @@
 """What a real server measures: it adds up, and outlives kills and a queue that refuses."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.e2e.measuring.events import (
     wait_for_rows,
 )
 from tests.server_process import ServerProcess
+from tests.waiting import eventually
 
 from opentalos.model.errors import StoreUnavailable
 from opentalos.model.limits import MeasuringSettings
@@ -143,6 +143,10 @@ class RefusingQueue:
         self.refuses = False
         self.refused = 0
 
+    def wait_refusal(self, before: int) -> None:
+        """It refuses once more than so often."""
+        eventually("the queue refuses again", lambda: self.refused > before)
+
     async def put(self, topic: str, messages: Sequence[bytes], *, key: str) -> None:
         if self.refuses:
             self.refused += 1
@@ -165,8 +169,7 @@ def test_nothing_is_lost_while_the_queue_refuses(monkeypatch: pytest.MonkeyPatch
         for _ in range(3):
             refused = queue.refused
             send(config, "orders", 0, puts=5)
-            while queue.refused == refused:
-                time.sleep(0.05)
+            queue.wait_refusal(refused)
         stored = total(rows_of(config), "put_requests")
         queue.refuses = False
         rows = wait_for_rows(config, lambda rows: total(rows, "put_requests") >= 20)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.e2e.sdk.conftest import config_of
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
+from tests.waiting import limit_s
 
 from opentalos.sdk import Client, Message, Record, SimpleConsumer, SimpleProducer, TalosAdmin
 
-RUN_S = 120.0
 KEY = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}"
 
 
@@ -40,7 +40,7 @@ class Pair:
     def run(self, *options: object, status: int = 0) -> tuple[str, str]:
         """Run to the end; stdout and stderr."""
         process = self.start(*options)
-        out, err = process.communicate(timeout=RUN_S)
+        out, err = process.communicate(timeout=limit_s())
         assert process.returncode == status, out + err
         assert "Traceback" not in err
         return out, err

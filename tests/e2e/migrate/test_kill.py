@@ -1,16 +1,17 @@
 """Migrations, sources and targets that are killed: no message is lost, none comes twice."""
 
 import random
-import time
+import subprocess
 
 import pytest
 from tests.e2e.migrate.conftest import Pair, contents, records_of
+from tests.waiting import elapse, eventually, limit_s
 
-pytestmark = pytest.mark.timeout(400)
 BLOCKS = 1_200  # of three messages, in two partitions
 RATE_MIB = "0.02"  # so that a copy takes some seconds
 SLOW_MIB = "0.01"  # so that it is far from its end at each kill
 KILLS = 6
+KILL_S = 0.6  # at most after the state was stored
 
 
 def filled(pair: Pair) -> None:
@@ -22,6 +23,15 @@ def filled(pair: Pair) -> None:
 def stored(pair: Pair) -> int:
     path = pair.folder / "talos-migrate.json"
     return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def wait_copying(pair: Pair, process: "subprocess.Popen[str]", before: int) -> None:
+    """It has stored its state, or has ended."""
+
+    def seen() -> bool:
+        return stored(pair) != before or process.poll() is not None
+
+    eventually("the migration stores its state", seen)
 
 
 def judge(pair: Pair) -> None:
@@ -37,13 +47,12 @@ def test_a_migration_killed_again_and_again_copies_each_message_once(pair: Pair)
     draw = random.Random(60)
     killed = 0
     for _ in range(KILLS):
-        process, before, began_s = pair.start("--rate", SLOW_MIB), stored(pair), time.monotonic()
-        while stored(pair) == before and process.poll() is None:  # until it copies
-            assert time.monotonic() < began_s + 120
-            time.sleep(0.02)
-        time.sleep(draw.uniform(0, 0.6))
+        before = stored(pair)
+        process = pair.start("--rate", SLOW_MIB)
+        wait_copying(pair, process, before)
+        elapse("the kill comes at any time of the copy", draw.uniform(0, KILL_S))
         process.kill()
-        process.communicate(timeout=90)
+        process.communicate(timeout=limit_s())
         killed += process.returncode == -9
     assert killed >= KILLS // 2
     pair.run()
@@ -64,16 +73,14 @@ def test_a_lost_state_file_of_a_copied_topic_is_an_error_not_a_second_copy(pair:
 def test_a_server_killed_during_the_copy_delays_it(pair: Pair, side: str) -> None:
     filled(pair)
     server = pair.source if side == "source" else pair.target
-    process, before = pair.start("--rate", RATE_MIB, "--outage", "100"), stored(pair)
+    before = stored(pair)
+    process = pair.start("--rate", RATE_MIB, "--outage", f"{limit_s():.0f}")
     for _ in range(2):
-        began_s = time.monotonic()
-        while stored(pair) == before and process.poll() is None:
-            assert time.monotonic() < began_s + 120
-            time.sleep(0.02)
+        wait_copying(pair, process, before)
         before = stored(pair)
         server.kill()
         server.start()
-    out, err = process.communicate(timeout=200)
+    out, err = process.communicate(timeout=limit_s())
     assert process.returncode == 0, out + err
     judge(pair)
 
@@ -81,12 +88,9 @@ def test_a_server_killed_during_the_copy_delays_it(pair: Pair, side: str) -> Non
 def test_a_target_that_stays_away_is_an_error_and_the_next_run_continues(pair: Pair) -> None:
     filled(pair)
     process = pair.start("--rate", RATE_MIB, "--outage", "2")
-    began_s = time.monotonic()
-    while not stored(pair):
-        assert time.monotonic() < began_s + 120
-        time.sleep(0.02)
+    wait_copying(pair, process, 0)
     pair.target.kill()
-    _, err = process.communicate(timeout=90)
+    _, err = process.communicate(timeout=limit_s())
     assert process.returncode == 1
     assert "run the same command again" in err
     assert "Traceback" not in err

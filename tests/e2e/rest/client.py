@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, Protocol, Self
 from tests.raw_client import connection_to
 from tests.server_process import ROOT_KEY, Key
 
-ANSWER_S = 60.0  # above what a call on a busy machine takes
-
 
 class Listening(Protocol):
     """A server on a port of this machine."""
@@ -41,7 +39,7 @@ def rest(
     trust: ssl.SSLContext | None = None,
 ) -> Replied:
     """One call as root, below /rest/v1; ``trust``: the port has TLS."""
-    connection = connection_to(server.port, trust, ANSWER_S)
+    connection = connection_to(server.port, trust)
     sent = {**authorization(), **(headers or {})}
     body = None
     if document is not None:
@@ -54,6 +52,22 @@ def rest(
         return Replied(reply.status, json.loads(text) if text else None, dict(reply.headers))
     finally:
         connection.close()
+
+
+def figure(server: Listening, name: str, trust: ssl.SSLContext | None = None) -> float:
+    """What /metrics shows of a figure that has one series; ``name`` is without the prefix."""
+    connection = connection_to(server.port, trust)
+    try:
+        connection.request("GET", "/metrics", headers=authorization())
+        page = connection.getresponse().read().decode()
+    finally:
+        connection.close()
+    (value,) = [
+        line.rpartition(" ")[2]
+        for line in page.splitlines()
+        if line.startswith(f"opentalos_{name} ")
+    ]
+    return float(value)
 
 
 class Event(NamedTuple):
@@ -74,7 +88,7 @@ class EventStream:
         headers: Mapping[str, str] | None = None,
         trust: ssl.SSLContext | None = None,
     ) -> None:
-        self._connection = connection_to(server.port, trust, ANSWER_S)
+        self._connection = connection_to(server.port, trust)
         sent = {**authorization(), **(headers or {})}
         self._connection.request("GET", f"/rest/v1/{path}", headers=sent)
         self.reply = self._connection.getresponse()

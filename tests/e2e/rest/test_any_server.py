@@ -7,10 +7,9 @@ from typing import Any
 
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.e2e.rest.client import EventStream, Replied, rest
+from tests.waiting import eventually_async
 
 PARTITIONS = 24  # so many that every server has some
-
-ROUNDS_MAX = 60  # of fetches, until every partition was seen
 
 
 async def call(server: MemoryServer, method: str, path: str, document: Any = None,
@@ -25,6 +24,27 @@ async def make_topic(servers: Sequence[MemoryServer]) -> None:
     assert made.status == 201, made
     uuid = made.document["resource"].rsplit("#", 1)[1]
     await settled(list(servers), uuid, PARTITIONS)
+
+
+class Reading:
+    """A worker that reads and commits at one server after the other."""
+
+    def __init__(self, worker: str, servers: Sequence[MemoryServer]) -> None:
+        self.seen: set[str] = set()
+        self._worker, self._turns = worker, cycle(servers)
+
+    async def is_complete(self) -> bool:
+        """Whether every partition was seen after one more fetch."""
+        server = next(self._turns)
+        got = await call(server, "GET", f"{self._worker}/messages?encoding=text&wait_s=2")
+        offsets: dict[str, int] = {}
+        for message in got.document["messages"]:
+            self.seen.add(message["text"])
+            offsets[str(message["partition"])] = message["offset"]
+        if offsets:
+            done = await call(server, "POST", f"{self._worker}/commits", {"offsets": offsets})
+            assert done.document["refused"] == []
+        return len(self.seen) == PARTITIONS
 
 
 async def test_any_server_puts_and_reads_any_partition() -> None:
@@ -79,20 +99,9 @@ async def test_a_worker_and_a_stream_read_the_partitions_of_all_servers() -> Non
             joined = (await call(server, "POST", f"{group}/workers")).document
             assert len(joined["partitions"]) == PARTITIONS
             worker = f"{group}/workers/{joined['worker']}"
-            seen: set[str] = set()
-            for other in islice(cycle(servers), ROUNDS_MAX):
-                if len(seen) == PARTITIONS:
-                    break
-                got = await call(other, "GET", f"{worker}/messages?encoding=text&wait_s=2")
-                offsets: dict[str, int] = {}
-                for message in got.document["messages"]:
-                    seen.add(message["text"])
-                    offsets[str(message["partition"])] = message["offset"]
-                if offsets:
-                    commits = f"{worker}/commits"
-                    done = await call(other, "POST", commits, {"offsets": offsets})
-                    assert done.document["refused"] == []
-            assert sorted(seen) == everything
+            reading = Reading(worker, servers)
+            await eventually_async("a message of every partition is read", reading.is_complete)
+            assert sorted(reading.seen) == everything
             lag = (await call(servers[0], "GET", group)).document["lag"]
             assert lag == 0
             reset = await call(servers[1], "POST", f"{group}/reset", {"to": "start"})

@@ -7,17 +7,16 @@ import re
 from collections.abc import Mapping
 
 import pytest
+from tests.waiting import limit_s
 
 from opentalos.testing import EmbeddedServer
-
-ANSWER_S = 60.0
 
 
 def get(
     server: EmbeddedServer, path: str, method: str = "GET"
 ) -> tuple[int, bytes, Mapping[str, str]]:
     connection = http.client.HTTPConnection(
-        "127.0.0.1", int(server.url.rpartition(":")[2]), timeout=ANSWER_S
+        "127.0.0.1", int(server.url.rpartition(":")[2]), timeout=limit_s()
     )
     try:
         connection.request(method, path)

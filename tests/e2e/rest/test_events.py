@@ -4,16 +4,14 @@ import http.client
 import socket
 import ssl
 import threading
-import time
 from itertools import islice
 from pathlib import Path
 
-from tests.e2e.rest.client import EventStream, authorization, rest
+from tests.e2e.rest.client import EventStream, authorization, figure, rest
 from tests.server_process import ServerProcess
 from tests.tls_files import TlsFolder
+from tests.waiting import eventually, limit_s
 
-STOP_S = 20.0  # shorter than a poll waits
-CUT_S = 60.0  # for the server to cut a client that does not read
 BUFFER_BYTES = 4 << 10
 MESSAGES = 40
 MESSAGE_BYTES = 100_000
@@ -78,20 +76,19 @@ def test_streams_and_long_polls_do_not_hold_up_the_servers_end(server: ServerPro
     poll = threading.Thread(target=lambda: polled.append(rest(server, "GET", path).status))
     with EventStream(server, "topics/t/events") as stream:
         poll.start()
-        time.sleep(0.5)
-        started = time.monotonic()
+        eventually("the stream and the poll wait", lambda: figure(server, "gets_waiting") == 2)
         assert server.stop() == 0
-        assert time.monotonic() - started < STOP_S
         assert list(stream) == []  # ended as it should, not cut
-    poll.join(STOP_S)
-    assert polled == [503]
+    poll.join(limit_s())
+    assert polled == [503]  # after its 30 s it would have had an empty answer
     assert "Traceback" not in server.stderr()
 
 
 def read_late(server: ServerProcess, trust: ssl.SSLContext | None = None) -> int:
-    """Bytes of everything that the server sends to a client that does not read for long."""
+    """Bytes of everything that the server sends to a client that does not read until it is cut."""
+    cut = figure(server, "connections_cut_total", trust)
     slow = socket.socket()
-    slow.settimeout(CUT_S)
+    slow.settimeout(limit_s())
     slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
     slow.connect(("127.0.0.1", server.port))
     if trust is not None:
@@ -100,7 +97,10 @@ def read_late(server: ServerProcess, trust: ssl.SSLContext | None = None) -> int
         headers = "".join(f"{name}: {value}\r\n" for name, value in authorization().items())
         line = "GET /rest/v1/topics/t/events?from=start HTTP/1.1\r\nHost: t\r\n"
         slow.sendall(f"{line}{headers}\r\n".encode())
-        time.sleep(2.5)  # more than write_stall_s and a sweep
+        eventually(
+            "the server cuts the client",
+            lambda: figure(server, "connections_cut_total", trust) > cut,
+        )
         received = 0
         try:
             while chunk := slow.recv(1 << 16):
@@ -120,7 +120,7 @@ def test_a_client_that_does_not_read_is_cut(server: ServerProcess) -> None:
 
 def test_a_connection_serves_on_after_a_stream(server: ServerProcess) -> None:
     rest(server, "POST", "topics", {"name": "t", "partitions": 1})
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=CUT_S)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=limit_s())
     for path, begin in (("topics/t/events?limit_s=0", b"retry: "), ("status", b'{"server": ')) * 2:
         connection.request("GET", f"/rest/v1/{path}", headers=authorization())
         assert connection.getresponse().read().startswith(begin)
@@ -133,7 +133,7 @@ def test_a_client_that_knows_no_chunks_reads_up_to_the_end(server: ServerProcess
     lines = "".join(f"{name}: {value}\r\n" for name, value in authorization().items())
     for version, more in (("1.0", ""), ("1.0", "Connection: keep-alive\r\n"),
                           ("1.1", "Connection: close\r\n")):  # fmt: skip
-        with socket.create_connection(("127.0.0.1", server.port), timeout=CUT_S) as old:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=limit_s()) as old:
             path = "/rest/v1/topics/t/events?from=start&limit_s=1&encoding=text"
             old.sendall(f"GET {path} HTTP/{version}\r\nHost: t\r\n{lines}{more}\r\n".encode())
             received = b""

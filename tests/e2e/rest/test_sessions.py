@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from tests.e2e.rest.client import ANSWER_S, Listening, authorization
+from tests.e2e.rest.client import Listening, authorization
 from tests.server_process import ROOT_KEY, Key, ServerProcess
+from tests.waiting import limit_s
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def sent(
     named = {name.replace("_", "-"): value for name, value in headers.items() if value}
     if body is not None and "content-type" not in named:
         body, named["content-type"] = json.dumps(body), "application/json"
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=ANSWER_S)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=limit_s())
     try:
         connection.request(method, path, body, named)
         reply = connection.getresponse()

@@ -1,14 +1,14 @@
 """REST of tables in a cluster: any server answers, whoever owns the shard of a row."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.e2e.rest.client import Replied, rest
+from tests.waiting import eventually_async
 
 ROWS = 24  # so many that every server has some
-READY_S = 90.0  # until a stream has published everything
-LOOK_S = 0.1
 
 TABLE = {
     "name": "t",
@@ -43,19 +43,14 @@ async def test_any_server_writes_reads_and_streams_any_row() -> None:
         for server in servers:
             page = (await call(server, "POST", "tables/t/rows/scan", {})).document
             assert sorted(item["n"] for item in page["rows"]) == list(range(ROWS))
-            await published(server)
+            await eventually_async("the stream publishes every row", partial(published, server))
         await added_everywhere(servers[0], servers)
 
 
-async def published(server: MemoryServer) -> None:
-    """The stream's mark, at this server, covers every row."""
-    async with asyncio.timeout(READY_S):
-        while True:
-            found = (await call(server, "GET", "tables/t/streams/c")).document
-            mark = found["mark"]
-            if mark is not None and sum(mark["offsets"].values()) >= ROWS:
-                return
-            await asyncio.sleep(LOOK_S)
+async def published(server: MemoryServer) -> bool:
+    """Whether the stream's mark, at this server, covers every row."""
+    mark = (await call(server, "GET", "tables/t/streams/c")).document["mark"]
+    return mark is not None and sum(mark["offsets"].values()) >= ROWS
 
 
 async def added_everywhere(server: MemoryServer, servers: Any) -> None:

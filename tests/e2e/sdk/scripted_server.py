@@ -83,11 +83,16 @@ def raw(data: bytes, *, cut: bool = True) -> Answer:
     return answer
 
 
-def late(seconds: float, answer: Answer) -> Answer:
-    """The answer after a pause."""
+def after(event: asyncio.Event, answer: Answer) -> Answer:
+    """The answer as soon as the event is set."""
 
     async def wait(writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(seconds)
+        await event.wait()
         await answer(writer)
 
     return wait
+
+
+def never() -> Answer:
+    """No answer; the connection stays open."""
+    return after(asyncio.Event(), say())

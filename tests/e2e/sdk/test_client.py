@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.e2e.sdk.conftest import config_of, read_all
+from tests.e2e.sdk.conftest import config_of, moment_between, read_all
 from tests.server_process import ServerProcess
 from tests.tls_files import TlsFolder
+from tests.waiting import elapse_async, eventually_async, limit_s, stays_async
 
 from opentalos.model import errors
 from opentalos.sdk import ClientConfig, Compression, Message, Permission, Start, TlsSettings, aio
@@ -32,6 +33,7 @@ from opentalos.wire._generated.consumer import CONSUMER_SERVICE
 from opentalos.wire._generated.topic import TopicAndPartition, TopicTalosResourceName
 
 DAY_S = 86_400
+HOUR_S = 3_600
 
 
 async def test_what_was_put_is_read(sdk_config: ClientConfig) -> None:
@@ -42,9 +44,11 @@ async def test_what_was_put_is_read(sdk_config: ClientConfig) -> None:
             b"whole", partition_key="k", sequence_number="7", create_ms=5, message_type=2,
             schema_fingerprint="f", tag="t",
         )  # fmt: skip
+        began_ms = int(time.time() * 1000)
         for partition in range(3):
             assert (await producer.put([whole, b"plain"], partition=partition)).base_offset == 0
             assert (await producer.put([b"third"], partition=partition)).base_offset == 2
+        ended_ms = int(time.time() * 1000)
         consumer = aio.SimpleConsumer(client, "roundtrip")
         for partition in range(3):
             first, second, third = await consumer.fetch(partition, Start.EARLIEST)
@@ -53,7 +57,7 @@ async def test_what_was_put_is_read(sdk_config: ClientConfig) -> None:
             assert first[8:] == (2, "f", "t", None)
             assert (second.offset, second.data, second.partition_key) == (1, b"plain", None)
             assert second.create_ms is not None
-            assert abs(second.append_ms - time.time() * 1000) < 60_000
+            assert began_ms <= second.append_ms <= ended_ms
 
 
 async def test_large_puts_are_signed_by_a_mac_after_the_first(sdk_config: ClientConfig) -> None:
@@ -89,9 +93,7 @@ async def test_reads_start_at_an_offset_a_time_or_an_end(sdk_config: ClientConfi
         producer = aio.SimpleProducer(client, "starts")
         consumer = aio.SimpleConsumer(client, "starts")
         await producer.put([b"0", b"1", b"2"])
-        await asyncio.sleep(0.02)
-        between = datetime.now(UTC)
-        await asyncio.sleep(0.02)
+        between = await moment_between()
         await producer.put([b"3", b"4"])
 
         async def data(position: int | Start | datetime) -> list[bytes]:
@@ -265,16 +267,22 @@ async def work(client: aio.Client, topic: TopicRef) -> None:
     assert (await client.call(CONSUMER_SERVICE, "updateOffset", commit)).success
 
 
+def wrong_by(skew_s: int) -> float:
+    """What a clock shows that is wrong."""
+    return time.time() + skew_s  # the claim is about time
+
+
 @pytest.mark.parametrize("skew_s", [-DAY_S, DAY_S, 40 * 365 * DAY_S])
 async def test_a_client_whose_clock_is_wrong_works(sdk_config: ClientConfig, skew_s: int) -> None:
-    async with aio.Client(sdk_config, wall_s=lambda: time.time() + skew_s) as client:
+    async with aio.Client(sdk_config, wall_s=lambda: wrong_by(skew_s)) as client:
         await aio.TalosAdmin(client).topics.list()
-        assert abs(client.now_ms() - time.time() * 1000) < 10_000
+        error_s = client.now_ms() / 1000 - time.time()
+        assert abs(error_s) < HOUR_S
 
 
 async def test_a_clock_that_jumps_is_followed(sdk_config: ClientConfig) -> None:
     skew_s = [0]
-    async with aio.Client(sdk_config, wall_s=lambda: time.time() + skew_s[0]) as client:
+    async with aio.Client(sdk_config, wall_s=lambda: wrong_by(skew_s[0])) as client:
         admin = aio.TalosAdmin(client)
         for jump_s in (0, DAY_S, 0, -3 * DAY_S, 0):
             skew_s[0] = jump_s
@@ -288,13 +296,17 @@ async def test_the_first_endpoint_that_answers_is_used(sdk_server: ServerProcess
             await admin.topics.list()
 
 
+async def follow(client: aio.Client, ref: TopicRef) -> None:
+    """A call is always under way: nothing is there, so the server holds it, and then the next."""
+    while True:
+        await client.fetch(ref, 0, 0, messages_max=1, bytes_max=1)
+
+
 async def test_closing_ends_what_is_under_way(sdk_config: ClientConfig) -> None:
     client = aio.Client(sdk_config)
     ref = await aio.TalosAdmin(client).topics.create("closing", partitions=1)
-    held = client.fetch(ref, 0, 0, messages_max=1, bytes_max=1)  # nothing there, so it is held
-    reading = asyncio.create_task(held)
-    await asyncio.sleep(0.1)
-    assert not reading.done()
+    reading = asyncio.create_task(follow(client, ref))
+    await stays_async("the reader follows", lambda: not reading.done())
     await client.close()
     with pytest.raises(ClientClosed):
         await reading
@@ -304,9 +316,8 @@ async def test_a_cancelled_call_leaves_the_client_usable(sdk_config: ClientConfi
     async with aio.Client(sdk_config) as client:
         ref = await aio.TalosAdmin(client).topics.create("cancelled", partitions=1)
         for pause_s in (0.0, 0.0, 0.001, 0.01, 0.1):
-            held = client.fetch(ref, 0, 0, messages_max=1, bytes_max=1)
-            reading = asyncio.create_task(held)
-            await asyncio.sleep(pause_s)
+            reading = asyncio.create_task(follow(client, ref))
+            await elapse_async("a call may be cancelled at any moment", pause_s)
             reading.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await reading
@@ -372,14 +383,12 @@ async def test_no_put_lies_when_the_server_is_killed(server: ServerProcess) -> N
 
     async def more(outcomes: set[bytes], count: int) -> None:
         wanted = len(outcomes) + count
-        while True:
-            if len(outcomes) >= wanted:
-                return
-            await asyncio.sleep(0.02)
+        await eventually_async("more puts end so", lambda: len(outcomes) >= wanted)
 
     try:
+        async with aio.TalosAdmin(config_of(server.url)) as admin:
+            await admin.topics.create("killed", partitions=2)
         async with aio.Client(config_of(server.url, deadline_s=0.3, backoff_s=0.01)) as client:
-            await aio.TalosAdmin(client).topics.create("killed", partitions=2)
             writers = [asyncio.create_task(writer(client, number)) for number in range(8)]
             for _ in range(3):
                 await more(done, 20)
@@ -400,14 +409,13 @@ async def test_no_put_lies_when_the_server_is_killed(server: ServerProcess) -> N
 
 
 async def test_a_put_outlasts_a_restart(server: ServerProcess) -> None:
-    async with aio.Client(config_of(server.url)) as client:
+    async with aio.Client(config_of(server.url, deadline_s=limit_s())) as client:
         await aio.TalosAdmin(client).topics.create("restarted", partitions=1)
         producer = aio.SimpleProducer(client, "restarted")
         await producer.put([b"before"])
         server.stop()
         waiting = asyncio.create_task(producer.put([b"after"]))
-        await asyncio.sleep(0.3)
-        assert not waiting.done()
+        await stays_async("the put waits for the server", lambda: not waiting.done())
         await asyncio.to_thread(server.start)
         await waiting
         assert await read_all(client, "restarted", 0) == [b"before", b"after"]

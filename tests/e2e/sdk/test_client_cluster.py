@@ -6,13 +6,13 @@ from pathlib import Path
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.e2e.sdk.conftest import config_of, read_all
 from tests.tls_files import TlsFolder
+from tests.waiting import eventually_async
 
 from opentalos.model.settings.security import TlsSettings as ServerTlsSettings
 from opentalos.sdk import ClientConfig, TlsSettings, aio
 from opentalos.sdk.core.values import TopicRef
 
 PARTITIONS = 12
-REFRESH_S = 1.1  # a little more than the interval of map refreshes
 
 
 async def topic_of(client: aio.Client, servers: list[MemoryServer]) -> TopicRef:
@@ -33,15 +33,23 @@ async def put_everywhere(client: aio.Client, data: bytes) -> None:
 async def test_puts_and_gets_go_to_the_owner() -> None:
     async with memory_cluster() as servers, aio.Client(config_of(url(servers[0]))) as client:
         await topic_of(client, servers)
-        await put_everywhere(client, b"first")  # the map may have been asked for too early
-        await asyncio.sleep(REFRESH_S)
-        await put_everywhere(client, b"second")
+        count = 0
+
+        async def put_directly() -> bool:
+            nonlocal count
+            count, before = count + 1, forwarded(servers)
+            await put_everywhere(client, b"%d" % count)
+            return forwarded(servers) == before
+
+        # The first map may have been asked for too early.
+        await eventually_async("the client knows every owner", put_directly)
         before = forwarded(servers)
-        await put_everywhere(client, b"third")
+        await put_everywhere(client, b"last")
         consumer = aio.SimpleConsumer(client, "spread")
+        expected = [*(b"%d" % number for number in range(1, count + 1)), b"last"]
         for partition in range(PARTITIONS):
             records = await consumer.fetch(partition, 0)
-            assert [record.data for record in records] == [b"first", b"second", b"third"]
+            assert [record.data for record in records] == expected
         assert forwarded(servers) == before
 
 

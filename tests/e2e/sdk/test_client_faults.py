@@ -7,12 +7,15 @@ import pytest
 from tests.e2e.sdk.conftest import config_of, read_all
 from tests.server_process import ServerProcess
 from tests.tcp_proxy import TcpProxy
+from tests.waiting import elapse_async, eventually_async
 
 from opentalos.sdk import Compression, Message, aio
 from opentalos.sdk.aio.connection.client import Client
 from opentalos.sdk.core.blocks import encode_records
 from opentalos.sdk.core.values import ProducerStamp
 from opentalos.sdk.errors import ConnectFailed, OutcomeUnknown
+
+REQUEST_S = 0.3  # for one attempt of a request
 
 
 @pytest.fixture
@@ -70,18 +73,20 @@ async def test_connections_cut_while_idle_harm_nobody(proxy: TcpProxy) -> None:
         for number in range(10):
             await producer.put([b"%d" % number])
             proxy.drop()
-            await asyncio.sleep(0.05)
+            await eventually_async("the connections are cut", lambda: not proxy._links)
         assert len(await read_all(client, "idle-cut", 0)) == 10
 
 
 async def test_while_nobody_listens_nothing_is_done(proxy: TcpProxy) -> None:
-    async with client_of(proxy, deadline_s=0.5) as client:
-        await aio.TalosAdmin(client).topics.create("cut-off", partitions=1)
+    async with client_of(proxy) as client:
+        ref = await aio.TalosAdmin(client).topics.create("cut-off", partitions=1)
         producer = aio.SimpleProducer(client, "cut-off")
         await producer.put([b"before"])
         proxy.cut()
+        block = encode_records([Message(b"never")], Compression.NONE)
+        stamp = ProducerStamp(producer_id=7, epoch=0, sequence=0)
         with pytest.raises(ConnectFailed):
-            await producer.put([b"never"])
+            await client.put(ref, 0, block, stamp=stamp, deadline_s=0.5)
         proxy.restore()
         await producer.put([b"after"])
         assert await read_all(client, "cut-off", 0) == [b"before", b"after"]
@@ -90,13 +95,13 @@ async def test_while_nobody_listens_nothing_is_done(proxy: TcpProxy) -> None:
 async def test_silence_is_unknown_for_a_put_and_waited_out_by_a_read(proxy: TcpProxy) -> None:
     async with client_of(proxy) as client:
         await aio.TalosAdmin(client).topics.create("silent", partitions=1)
-    async with client_of(proxy, request_timeout_s=0.3) as client:
+    async with client_of(proxy, request_timeout_s=REQUEST_S) as client:
         await aio.SimpleProducer(client, "silent").put([b"x"])  # however long it takes
         producer = aio.SimpleProducer(client, "silent", idempotent=False)
         proxy.silence()
         with pytest.raises(OutcomeUnknown):
             await producer.put([b"y"])
         reading = asyncio.create_task(read_all(client, "silent", 0))
-        await asyncio.sleep(0.5)
+        await elapse_async("a request of the read passes its time limit", 2 * REQUEST_S)
         proxy.restore()
         assert (await reading)[0] == b"x"

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from tests.e2e.sdk.conftest import config_of
 from tests.server_process import ServerProcess
 from tests.tcp_proxy import TcpProxy
+from tests.waiting import elapse_async, eventually_async, limit_s
 
 from opentalos.sdk import Compression, Message, Record, aio
 from opentalos.sdk.core.blocks import encode_records
@@ -20,14 +22,13 @@ from opentalos.testing.simulation.checks.checker import check
 from opentalos.testing.simulation.history import History, Operation, Recorder
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "4"))
-pytestmark = pytest.mark.timeout(90 + 10 * KILLS)
 
 TOPIC = "history"
 PARTITIONS = 2
 BATCH = 3
-LOAD_S = (0.3, 0.8)  # between a restart and the next kill
+PUTS = 6  # of each sort, at least, between a restart and the next kill
+LOAD_S = (0.0, 0.5)  # after them
 LOST_S = 0.15  # between two lost answers
-REFUSED_S = 20.0  # until a put knows that it was refused, at most
 HURRY_S = 0.5  # of a put that may fail
 
 
@@ -38,6 +39,16 @@ class Load:
         self.client, self.topic = client, topic
         self.recorder = Recorder(time.monotonic)
         self.stop = asyncio.Event()
+        self.done: Counter[str] = Counter()  # puts, by whether they are idempotent
+
+    async def progress(self) -> None:
+        """Wait for some more puts of each sort."""
+        wanted = {sort: self.done[sort] + PUTS for sort in ("once", "again")}
+        await eventually_async(
+            "puts of both sorts are done",
+            lambda: all(self.done[sort] >= least for sort, least in wanted.items()),
+            state=lambda: self.done,
+        )
 
     async def write(self, name: str, partition: int) -> None:
         """Puts that are sent once; each ends as done, not done or unknown."""
@@ -55,6 +66,7 @@ class Load:
                 self.recorder.fail(put, str(error))
             else:
                 self.recorder.ok(put, offset=reply.base_offset)
+                self.done["once"] += 1
 
     async def write_once(self, name: str, partition: int, producer_id: int) -> None:
         """Idempotent puts: repeated until they are done, and stored once."""
@@ -68,9 +80,10 @@ class Load:
                 name, "put", topic=TOPIC, partition=partition, ids=ids, idempotent=True
             )
             reply = await self.client.put(
-                self.topic, partition, block, stamp=stamp, deadline_s=60.0
+                self.topic, partition, block, stamp=stamp, deadline_s=limit_s()
             )
             self.recorder.ok(put, offset=reply.base_offset)
+            self.done["again"] += 1
 
     async def read(self, name: str, partition: int) -> None:
         """Follow a partition from its start."""
@@ -107,7 +120,7 @@ def blocks_of(records: Sequence[Record]) -> list[object]:
 async def lose_answers(proxy: TcpProxy, stop: asyncio.Event) -> None:
     while not stop.is_set():
         proxy.lose_answer(lambda chunk: b"type=putMessage" in chunk)
-        await asyncio.sleep(LOST_S)
+        await elapse_async("the pace of the faults", LOST_S)
 
 
 async def refuse_a_put(proxy: TcpProxy, history: History) -> None:
@@ -115,9 +128,7 @@ async def refuse_a_put(proxy: TcpProxy, history: History) -> None:
     it is away for longer than a put may take, and the proxy still takes connections for it."""
     before = len(refused(history))
     proxy.cut()
-    async with asyncio.timeout(REFUSED_S):
-        while len(refused(history)) == before:  # noqa: ASYNC110 - of puts of other tasks
-            await asyncio.sleep(LOST_S)
+    await eventually_async("a put is refused", lambda: len(refused(history)) > before)
     proxy.restore()
 
 
@@ -146,12 +157,13 @@ async def test_kills_and_lost_answers_lose_invent_and_repeat_nothing(
                 calls.append(load.read(f"r{partition}", partition))
             tasks = [asyncio.create_task(call) for call in calls]
             for kill in range(KILLS):
-                await asyncio.sleep(source.uniform(*LOAD_S))
+                await load.progress()
+                await elapse_async("a kill may come at any moment", source.uniform(*LOAD_S))
                 if kill == KILLS // 2:
                     await refuse_a_put(proxy, load.recorder.history)
                 server.kill()
                 await asyncio.to_thread(server.start)
-            await asyncio.sleep(1.0)
+            await load.progress()
             load.stop.set()
             await asyncio.gather(*tasks)
             load.client = calm
@@ -164,7 +176,7 @@ async def test_kills_and_lost_answers_lose_invent_and_repeat_nothing(
     puts = history.of("put")
     for sort in (True, False):
         done = [put for put in puts if put.ok and bool(put.args.get("idempotent")) is sort]
-        assert len(done) > 5 * KILLS, "hardly any load"
+        assert len(done) >= PUTS * KILLS
     assert any(put.may_be_done and not put.ok for put in puts), "no answer was lost"
     assert refused(history), "no put was refused"
     assert [str(anomaly) for anomaly in check(history)] == []

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.sdk.scripted_server import late, raw, say, scripted
+from tests.e2e.sdk.scripted_server import after, never, raw, say, scripted
 from tests.tls_files import TlsFolder
+from tests.waiting import eventually_async, limit_s, stays_async, within_limit
 
 from opentalos.model.errors import ConfigError
 from opentalos.sdk.aio.connection.threaded_transport import ThreadedTransport, _Exchange
@@ -23,8 +24,7 @@ from opentalos.sdk.errors import ConnectFailed, NoReply
 
 HEADERS = {"Content-Type": "application/x-thrift-compact"}
 BODY = b"body of the request"
-PATIENT_S = 60.0
-HURRY_S = 1.0  # far above what a connection takes
+HURRY_S = 1.0  # of what does not happen at all
 
 
 Made = Transport | ThreadedTransport
@@ -52,7 +52,7 @@ async def transport(url: str, **settings: Any) -> AsyncIterator[Made]:
 async def test_one_connection_serves_request_after_request() -> None:
     async with scripted(say(b"hello")) as server, transport(server.url) as http:
         for _ in range(5):
-            reply = await http.post(server.url, HEADERS, BODY, PATIENT_S)
+            reply = await http.post(server.url, HEADERS, BODY, limit_s())
             assert (reply.status, reply.body) == (200, b"hello")
     assert (server.connections, len(server.requests)) == (1, 5)
     assert server.requests[0].endswith(b"\r\n\r\n" + BODY)
@@ -65,7 +65,7 @@ async def test_a_refused_connection_is_not_done() -> None:
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
         async with transport(url) as http:
             with pytest.raises(ConnectFailed) as failure:
-                await http.post(f"{url}/v1/api/topic?type=x", HEADERS, BODY, PATIENT_S)
+                await http.post(f"{url}/v1/api/topic?type=x", HEADERS, BODY, limit_s())
     assert str(failure.value) == f"cannot connect to {url}: Connection refused"
 
 
@@ -73,7 +73,7 @@ async def test_a_name_that_nobody_has_is_not_done() -> None:
     url = "http://nobody.invalid:80"
     async with transport(url) as http:
         with pytest.raises(ConnectFailed, match=r"nobody\.invalid"):
-            await http.post(url, HEADERS, BODY, PATIENT_S)
+            await http.post(url, HEADERS, BODY, limit_s())
 
 
 @pytest.mark.parametrize(
@@ -85,18 +85,18 @@ async def test_a_connection_that_ends_before_the_reply_is_unknown_and_not_sent_a
 ) -> None:
     async with scripted(raw(part)) as server, transport(server.url) as http:
         with pytest.raises(NoReply, match=server.url):
-            await http.post(server.url, HEADERS, BODY, PATIENT_S)
-        await asyncio.sleep(0.05)
-        assert len(server.requests) == 1
+            await http.post(server.url, HEADERS, BODY, limit_s())
+        await stays_async("it was sent once", lambda: len(server.requests) == 1)
 
 
 async def test_the_same_on_a_connection_that_was_used_before() -> None:
     async with scripted(say(), raw(b"")) as server, transport(server.url) as http:
-        await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        await http.post(server.url, HEADERS, BODY, limit_s())
         with pytest.raises(NoReply):
-            await http.post(server.url, HEADERS, BODY, PATIENT_S)
-        await asyncio.sleep(0.05)
-        assert (server.connections, len(server.requests)) == (1, 2)
+            await http.post(server.url, HEADERS, BODY, limit_s())
+        await stays_async(
+            "both were sent once", lambda: (server.connections, len(server.requests)) == (1, 2)
+        )
 
 
 @pytest.mark.parametrize("length", [100, 40_000, 600_000])
@@ -104,7 +104,7 @@ async def test_a_body_arrives_as_it_is(length: int) -> None:
     body = bytes(range(256)) * (length // 256 + 1)
     async with scripted(say()) as server, transport(server.url) as http:
         for _ in range(2):
-            await http.post(server.url, HEADERS, body[:length], PATIENT_S)
+            await http.post(server.url, HEADERS, body[:length], limit_s())
     assert [request.partition(b"\r\n\r\n")[2] for request in server.requests] == [body[:length]] * 2
     assert b"chunked" not in server.requests[0].partition(b"\r\n\r\n")[0]
 
@@ -139,65 +139,75 @@ async def test_a_connection_found_closed_when_it_is_written_to_is_not_done(
         send(exchange, connection)
 
     async with scripted(say()) as server, transport(server.url) as http:
-        await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        await http.post(server.url, HEADERS, BODY, limit_s())
         monkeypatch.setattr(_Body, "pieces", cut)
         monkeypatch.setattr(_Exchange, "_send", cut_send)
         with pytest.raises(ConnectFailed, match="was lost"):
-            await http.post(server.url, HEADERS, b"x" * length, PATIENT_S)
+            await http.post(server.url, HEADERS, b"x" * length, limit_s())
         monkeypatch.undo()
-        await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        await http.post(server.url, HEADERS, BODY, limit_s())
         assert (server.connections, len(server.requests)) == (2, 2)
 
 
 async def test_a_reply_that_is_no_http_is_unknown() -> None:
     async with scripted(raw(b"SSH-2.0-server\r\n")) as server, transport(server.url) as http:
         with pytest.raises(NoReply):
-            await http.post(server.url, HEADERS, BODY, PATIENT_S)
+            await http.post(server.url, HEADERS, BODY, limit_s())
 
 
 async def test_a_reply_that_does_not_come_in_time_is_unknown() -> None:
-    async with scripted(late(PATIENT_S, say())) as server, transport(server.url) as http:
+    async with scripted(say(), never()) as server, transport(server.url) as http:
+        await http.post(server.url, HEADERS, BODY, limit_s())  # so that there is a connection
         with pytest.raises(NoReply, match="within 1 s"):
             await http.post(server.url, HEADERS, BODY, HURRY_S)
 
 
 async def test_a_late_reply_is_not_taken_for_that_of_the_next_request() -> None:
-    answers = (late(2 * HURRY_S, say(b"late")), say(b"right"))
+    given_up = asyncio.Event()
+    answers = (say(), after(given_up, say(b"late")), say(b"right"))
     async with scripted(*answers) as server, transport(server.url) as http:
+        await http.post(server.url, HEADERS, BODY, limit_s())  # so that there is a connection
         with pytest.raises(NoReply):
             await http.post(server.url, HEADERS, BODY, HURRY_S)
-        reply = await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        given_up.set()
+        reply = await http.post(server.url, HEADERS, BODY, limit_s())
         assert reply.body == b"right"
 
 
 async def test_connections_that_the_server_closed_while_idle_are_not_used() -> None:
     async with scripted(say(then_close=True)) as server, transport(server.url) as http:
         for _ in range(50):
-            assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).status == 200
+            assert (await http.post(server.url, HEADERS, BODY, limit_s())).status == 200
     assert server.connections == 50
 
 
 async def test_the_number_of_connections_is_bounded() -> None:
+    full = asyncio.Event()
     async with (
-        scripted(late(0.02, say())) as server,
+        scripted(after(full, say())) as server,
         transport(server.url, connections_max=3) as http,
     ):
-        calls = [http.post(server.url, HEADERS, BODY, PATIENT_S) for _ in range(20)]
-        assert [call.status for call in await asyncio.gather(*calls)] == [200] * 20
+        calls = [http.post(server.url, HEADERS, BODY, limit_s()) for _ in range(20)]
+        replies = asyncio.gather(*calls)
+        await eventually_async("all connections are used", lambda: len(server.requests) == 3)
+        await stays_async("there is no fourth one", lambda: server.connections == 3)
+        full.set()
+        assert [call.status for call in await replies] == [200] * 20
     assert server.open_max == server.connections == 3
 
 
 async def test_who_waits_too_long_for_a_connection_is_not_done() -> None:
+    waited = asyncio.Event()
     async with (
-        scripted(late(PATIENT_S, say())) as server,
+        scripted(after(waited, say())) as server,
         transport(server.url, connections_max=1) as http,
     ):
-        first = asyncio.create_task(http.post(server.url, HEADERS, BODY, 3 * HURRY_S))
-        await asyncio.sleep(0)
+        first = asyncio.create_task(http.post(server.url, HEADERS, BODY, limit_s()))
+        await eventually_async("the connection is used", lambda: server.requests)
         with pytest.raises(ConnectFailed, match="no connection to"):
             await http.post(server.url, HEADERS, BODY, HURRY_S)
-        with pytest.raises(NoReply):
-            await first
+        waited.set()
+        assert (await first).status == 200
     assert len(server.requests) == 1
 
 
@@ -211,8 +221,8 @@ async def test_a_reply_beyond_its_bound_is_cut(chunked: bool) -> None:
         transport(server.url, reply_bytes_max=4_999) as http,
     ):
         with pytest.raises(NoReply, match="larger than reply_bytes_max"):
-            await http.post(server.url, HEADERS, BODY, PATIENT_S)
-        assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).body == b"small"
+            await http.post(server.url, HEADERS, BODY, limit_s())
+        assert (await http.post(server.url, HEADERS, BODY, limit_s())).body == b"small"
 
 
 async def test_a_reply_of_exactly_the_bound_is_whole() -> None:
@@ -220,22 +230,22 @@ async def test_a_reply_of_exactly_the_bound_is_whole() -> None:
         scripted(say(b"x" * 5_000)) as server,
         transport(server.url, reply_bytes_max=5_000) as http,
     ):
-        assert len((await http.post(server.url, HEADERS, BODY, PATIENT_S)).body) == 5_000
+        assert len((await http.post(server.url, HEADERS, BODY, limit_s())).body) == 5_000
 
 
 async def test_a_redirect_is_shown_and_not_followed() -> None:
     async with scripted(say(status=307, headers="Location: /other\r\n")) as server:
         async with transport(server.url) as http:
-            assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).status == 307
+            assert (await http.post(server.url, HEADERS, BODY, limit_s())).status == 307
     assert len(server.requests) == 1
 
 
 async def test_a_closed_transport_opens_nothing() -> None:
     async with scripted(say()) as server:
         async with transport(server.url) as http:
-            await http.post(server.url, HEADERS, BODY, PATIENT_S)
+            await http.post(server.url, HEADERS, BODY, limit_s())
         with pytest.raises(ConnectFailed, match="closed"):
-            await http.post(server.url, HEADERS, BODY, PATIENT_S)
+            await http.post(server.url, HEADERS, BODY, limit_s())
     assert server.connections == 1
 
 
@@ -257,14 +267,14 @@ async def test_a_certificate_of_a_known_authority_is_accepted(folder: TlsFolder)
     settings = TlsSettings(ca_file=str(folder.ca))
     async with scripted(say(), tls=server_context(folder)) as server:
         async with transport(server.url, tls=settings) as http:
-            assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).status == 200
+            assert (await http.post(server.url, HEADERS, BODY, limit_s())).status == 200
 
 
 async def test_a_certificate_of_a_stranger_is_refused_at_once(folder: TlsFolder) -> None:
     async with scripted(say(), tls=server_context(folder)) as server:
         async with transport(server.url) as http:
             with pytest.raises(ConfigError, match=r"trusted: .*issuer certificate"):
-                await http.post(server.url, HEADERS, BODY, PATIENT_S)
+                await http.post(server.url, HEADERS, BODY, limit_s())
     assert server.requests == []
 
 
@@ -277,10 +287,10 @@ async def test_the_name_in_the_certificate_is_checked_unless_disabled(tmp_path: 
     async with scripted(say(), tls=context) as server:
         async with transport(server.url, tls=TlsSettings(ca_file=str(folder.ca))) as http:
             with pytest.raises(ConfigError, match="certificate"):
-                await http.post(server.url, HEADERS, BODY, PATIENT_S)
+                await http.post(server.url, HEADERS, BODY, limit_s())
         lenient = TlsSettings(ca_file=str(folder.ca), verify_host=False)
         async with transport(server.url, tls=lenient) as http:
-            assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).status == 200
+            assert (await http.post(server.url, HEADERS, BODY, limit_s())).status == 200
 
 
 async def test_a_client_shows_its_certificate(folder: TlsFolder, tmp_path: Path) -> None:
@@ -293,7 +303,7 @@ async def test_a_client_shows_its_certificate(folder: TlsFolder, tmp_path: Path)
     settings = TlsSettings(ca_file=str(folder.ca), cert_file=str(own))
     async with scripted(say(), tls=context) as server:
         async with transport(server.url, tls=settings) as http:
-            assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).status == 200
+            assert (await http.post(server.url, HEADERS, BODY, limit_s())).status == 200
 
 
 @pytest.mark.parametrize("field", ["ca_file", "cert_file"])
@@ -303,30 +313,28 @@ async def test_tls_files_that_cannot_be_used_are_named(tmp_path: Path, field: st
     settings = TlsSettings(**given)
     async with transport("https://127.0.0.1:1", tls=settings) as http:
         with pytest.raises(ConfigError, match=r"bad\.pem"):
-            await http.post("https://127.0.0.1:1", HEADERS, BODY, PATIENT_S)
+            await http.post("https://127.0.0.1:1", HEADERS, BODY, limit_s())
 
 
 async def test_requests_in_flight_end_when_their_transport_is_closed() -> None:
-    async with scripted(late(60.0, say())) as server, transport(server.url) as http:
-        calls = [asyncio.create_task(http.post(server.url, HEADERS, BODY, 60.0)) for _ in range(3)]
-        while len(server.requests) < len(calls):  # noqa: ASYNC110 - of another task
-            await asyncio.sleep(0.01)
+    async with scripted(never()) as server, transport(server.url) as http:
+        posts = [http.post(server.url, HEADERS, BODY, limit_s()) for _ in range(3)]
+        calls = [asyncio.create_task(post) for post in posts]
+        await eventually_async("all requests arrive", lambda: len(server.requests) == 3)
         await http.close()
-        async with asyncio.timeout(20.0):
+        async with within_limit("the requests end"):
             ended = await asyncio.gather(*calls, return_exceptions=True)
     assert {type(error) for error in ended} == {NoReply}
 
 
 async def test_a_call_that_is_cancelled_leaves_no_request_behind() -> None:
-    answers = (late(60.0, say(b"late")), say(b"right"))
-    async with scripted(*answers) as server, transport(server.url) as http:
-        call = asyncio.create_task(http.post(server.url, HEADERS, BODY, 60.0))
-        while not server.requests:  # noqa: ASYNC110 - of another task
-            await asyncio.sleep(0.01)
+    async with scripted(never(), say(b"right")) as server, transport(server.url) as http:
+        call = asyncio.create_task(http.post(server.url, HEADERS, BODY, limit_s()))
+        await eventually_async("the request arrives", lambda: server.requests)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).body == b"right"
+        assert (await http.post(server.url, HEADERS, BODY, limit_s())).body == b"right"
 
 
 async def test_a_call_that_ended_while_its_thread_connected_is_never_sent(
@@ -336,7 +344,7 @@ async def test_a_call_that_ended_while_its_thread_connected_is_never_sent(
     connect, may, done = HTTPConnection.connect, threading.Event(), threading.Event()
 
     def slow_connect(connection: HTTPConnection) -> None:
-        may.wait(60)
+        may.wait(limit_s())
         connect(connection)
 
     run = _Exchange.run
@@ -354,8 +362,8 @@ async def test_a_call_that_ended_while_its_thread_connected_is_never_sent(
             with pytest.raises(ConnectFailed, match="no connection to"):
                 await http.post(server.url, HEADERS, BODY, HURRY_S)
             may.set()
-            assert await asyncio.to_thread(done.wait, 60)
+            await eventually_async("the thread of the call ends", done.is_set)
             assert server.requests == []
         may.set()
-        await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        await http.post(server.url, HEADERS, BODY, limit_s())
         assert len(server.requests) == 1

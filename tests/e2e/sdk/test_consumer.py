@@ -2,17 +2,16 @@
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import pytest
 from tests.e2e.memory_cluster import memory_cluster, settled
-from tests.e2e.sdk.conftest import config_of
+from tests.e2e.sdk.conftest import config_of, moment_between
 from tests.e2e.sdk.test_client_processes import KEY, run
 from tests.server_process import ServerProcess
+from tests.waiting import elapse, eventually, limit_s, stays_async
 
 from opentalos.sdk import (
     Callbacks,
@@ -39,7 +38,6 @@ QUICK: dict[str, Any] = {
     "check_workers_interval_s": 1.0,
     "lease_s": LEASE_S,
 }
-PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +69,6 @@ def quick(config: ClientConfig, topic: str, callbacks: Callbacks | None = None) 
     return TalosConsumer(config, topic, "g", ConsumerSettings(**QUICK), callbacks)
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    until_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until_s, what
-        time.sleep(0.02)
-
-
 # --- synchronous -------------------------------------------------------------------------------
 
 
@@ -94,7 +85,7 @@ def test_a_group_resumes_where_it_left(config: ClientConfig) -> None:
     ]
     settings = ConsumerSettings(reset_to=Start.EARLIEST, **QUICK)
     with TalosConsumer(config, "goes-on", "g", settings) as third:
-        assert len(third.poll(PATIENCE_S)) == 5
+        assert len(third.poll(limit_s())) == 5
 
 
 def test_batches_are_lists_or_tables(config: ClientConfig) -> None:
@@ -120,7 +111,7 @@ def test_a_callback_that_blocks_for_longer_than_a_lease_keeps_its_partitions(
 
     def process(records: list[Record]) -> None:
         if not seen:
-            time.sleep(LEASE_S * 2)
+            elapse("a lease that nobody renews would lapse", LEASE_S * 2)
         seen.extend(records)
         if len(seen) == 2:
             first.commit()
@@ -140,7 +131,7 @@ def test_a_callback_that_throws_comes_out_and_its_batch_comes_again(config: Clie
     with pytest.raises(ValueError, match="cannot do 3"):
         quick(config, "throwing").run(process)
     with quick(config, "throwing") as again:
-        assert len(again.poll(PATIENCE_S)) == 3
+        assert len(again.poll(limit_s())) == 3
 
 
 def test_callbacks_run_in_the_thread_that_iterates_and_may_commit(config: ClientConfig) -> None:
@@ -159,13 +150,15 @@ def test_callbacks_run_in_the_thread_that_iterates_and_may_commit(config: Client
     first = TalosConsumer(config, "callbacks", "g", settings, callbacks)
     with first:
         for _ in range(2):
-            assert len(first.poll(PATIENCE_S)) == 3
+            assert len(first.poll(limit_s())) == 3
         with quick(config, "callbacks") as second:
             second.start()
-            until_s = time.monotonic() + PATIENCE_S
-            while len(calls) < 2 or len(second.assignment) < 1:
-                assert time.monotonic() < until_s
+
+            def shared() -> bool:
                 assert first.poll(0.1) == []
+                return len(calls) >= 2 and len(second.assignment) >= 1
+
+            eventually("the workers share the topic", shared)
             assert first.assignment == (0,)
             assert second.assignment == (1,)
     here = threading.current_thread()
@@ -186,7 +179,7 @@ def test_a_callback_that_throws_comes_out_where_the_application_waits(
     with pytest.raises(ValueError, match=r"partitions \[0\]"):
         quick(config, "throwing-callbacks", Callbacks(on_assigned=throw)).start()
     consumer = quick(config, "throwing-callbacks", Callbacks(on_revoked=throw))
-    assert len(consumer.poll(PATIENCE_S)) == 3
+    assert len(consumer.poll(limit_s())) == 3
     assert consumer.poll(0.1) == []
     with pytest.raises(ValueError, match=r"partitions \[0\]"):
         consumer.close()
@@ -199,10 +192,9 @@ def test_close_in_another_thread_ends_the_loop(config: ClientConfig) -> None:
     seen: list[Record] = []
     thread = threading.Thread(target=lambda: seen.extend(consumer), daemon=True)
     thread.start()
-    wait_until(lambda: consumer.counters.records == 3, "all records")
+    eventually("all records are consumed", lambda: consumer.counters.records == 3)
     consumer.close()
-    thread.join(PATIENCE_S)
-    assert not thread.is_alive()
+    eventually("the loop ends", lambda: not thread.is_alive())
     assert len(seen) == 3
     assert checkpoints(config, "closed-elsewhere") == {0: 2}
 
@@ -250,9 +242,7 @@ async def test_a_first_launch_starts_at_the_given_position(config: ClientConfig)
         await aio.TalosAdmin(client).topics.create("started", partitions=1)
         producer = aio.SimpleProducer(client, "started")
         await producer.put([b"0", b"1"])
-        await asyncio.sleep(0.05)
-        between = datetime.now(UTC)
-        await asyncio.sleep(0.05)
+        between = await moment_between()
         await producer.put([b"2"])
         starts: list[tuple[StartAt, bytes]] = [
             (Start.EARLIEST, b"0"), (between, b"2"), ({0: 1}, b"1"), (Start.LATEST, b"new")
@@ -281,7 +271,7 @@ async def test_a_killed_server_is_waited_for(tmp_path_factory: pytest.TempPathFa
                 assert (await anext(consumer)).data == b"before"
                 waiting = asyncio.ensure_future(anext(consumer))
                 server.kill()
-                await asyncio.sleep(0.5)
+                await stays_async("the consumer waits", lambda: not waiting.done())
                 await asyncio.to_thread(server.start)
                 await producer.put([b"after"], partition=1)
                 assert (await waiting).data == b"after"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.e2e.sdk.conftest import config_of, read_all
 from tests.server_process import ServerProcess
+from tests.waiting import eventually, limit_s
 
 from opentalos.sdk import (
     BufferFull,
@@ -236,7 +237,7 @@ def test_a_callback_that_raises_or_blocks_holds_up_no_message(sdk_config: Client
 
     def blocking(*_: Any) -> None:
         entered.set()
-        leave.wait(60)
+        leave.wait(limit_s())
         for forbidden in (producer.flush, producer.close):
             try:
                 forbidden()
@@ -250,11 +251,12 @@ def test_a_callback_that_raises_or_blocks_holds_up_no_message(sdk_config: Client
     with TalosProducer(sdk_config, "rude", settings) as producer:
         producer.put(b"0", on_success=raising)
         producer.put(b"1", on_success=blocking)
-        assert entered.wait(60)
+        eventually("the callback is called", entered.is_set)
         producer.put(b"2", **callbacks.both)
         with SimpleConsumer(sdk_config, "rude") as consumer:
-            while len(stored := consumer.fetch(0, 0)) < 3:
-                pass  # stored, though the callback of the one before has not returned
+            # Though the callback of the one before has not returned.
+            eventually("all are stored", lambda: len(consumer.fetch(0, 0)) == 3)
+            stored = consumer.fetch(0, 0)
         assert callbacks.stored == []
         leave.set()
         producer.flush()

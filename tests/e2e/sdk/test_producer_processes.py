@@ -10,6 +10,7 @@ from tests.compat.conftest import Sdk
 from tests.e2e.sdk.conftest import config_of
 from tests.e2e.sdk.test_client_processes import KEY, PROGRAMS, run
 from tests.server_process import ServerProcess
+from tests.waiting import ended, limit_s
 
 from opentalos.sdk import (
     ClientConfig,
@@ -49,12 +50,21 @@ def leaving(url: str, topic: str, exit_s: str) -> subprocess.Popen[str]:
     return program
 
 
+def ends(program: "subprocess.Popen[str]") -> tuple[str, str]:
+    """What the script prints, on both outputs, after the line that it waits for."""
+    assert program.stdin is not None
+    program.stdin.write("\n")
+    program.stdin.flush()
+    ended(program, "the script ends")
+    return program.communicate()
+
+
 def test_a_producer_that_is_not_closed_sends_at_the_exit_and_warns(
     sdk_config: ClientConfig,
 ) -> None:
     with TalosAdmin(sdk_config) as admin:
         admin.topics.create("unclosed", partitions=1)
-    out, err = leaving(sdk_config.endpoints[0], "unclosed", "10").communicate("\n", timeout=90)
+    out, err = ends(leaving(sdk_config.endpoints[0], "unclosed", f"{limit_s()}"))
     assert out == ""
     warning = "producer was not closed, sending its messages: topic=unclosed messages="
     assert sorted(line.split(" timeout_s")[0] for line in err.splitlines()) == [
@@ -72,7 +82,7 @@ def test_the_exit_waits_for_a_dead_server_within_its_bound_only(tmp_path: Path) 
         admin.topics.create("unclosed", partitions=1)
     program = leaving(server.url, "unclosed", "0.5")
     server.kill()
-    _, err = program.communicate("\n", timeout=90)
+    _, err = ends(program)
     assert "sending its messages: topic=unclosed messages=2 timeout_s=0.5" in err
     assert "messages lost: the producer was not closed: topic=unclosed" in err
 

@@ -1,7 +1,7 @@
 """Tables of a cluster: any server answers any call, also of what another has just changed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from tests.unit.broker.tables.support import (
     streamed,
     string,
 )
+from tests.waiting import eventually_async
 
 from opentalos.broker.tables.api.values import (
     BatchItem,
@@ -47,40 +48,45 @@ from opentalos.model.settings.tables import SdsLimits
 from opentalos.model.table import AppRight, TableState, WhenFull
 from opentalos.sds.key_format import row_key, shard_of
 
-WAIT_S = 90.0
-
 
 async def write(server: MemoryServer, name: str, mutation: Mutation) -> Written:
     """As clients do: what was not done is sent again."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            try:
-                return await server.broker.tables.write(ALICE, name, mutation)
-            except Unavailable:
-                await asyncio.sleep(0.05)
+
+    async def written() -> Written | None:
+        try:
+            return await server.broker.tables.write(ALICE, name, mutation)
+        except Unavailable:
+            return None
+
+    done = await eventually_async(f"a write to {name} is answered", written)
+    assert done is not None
+    return done
 
 
 async def create(server: MemoryServer, name: str) -> None:
     """Once a former table of that name is gone for good."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            try:
-                await server.broker.table_admin.create(ALICE, name, TableSpec(schema=HASHED))
-            except Unavailable:
-                await asyncio.sleep(0.05)
-            else:
-                return
+
+    async def created() -> bool:
+        try:
+            await server.broker.table_admin.create(ALICE, name, TableSpec(schema=HASHED))
+        except Unavailable:
+            return False
+        return True
+
+    await eventually_async(f"{name} is created again", created)
 
 
 async def gone(server: MemoryServer, name: str) -> None:
     """Returns once a read says that there is no such table."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            try:
-                await server.broker.tables.get(ALICE, name, key("u", 1))
-            except TableNotExist:
-                return
-            await asyncio.sleep(0.05)
+
+    async def is_gone() -> bool:
+        try:
+            await server.broker.tables.get(ALICE, name, key("u", 1))
+        except TableNotExist:
+            return True
+        return False
+
+    await eventually_async(f"{name} is dropped", is_gone)
 
 
 @asynccontextmanager
@@ -88,10 +94,9 @@ async def servers_of(
     count: int = 2, sds: SdsLimits | None = None
 ) -> AsyncIterator[list[MemoryServer]]:
     async with memory_cluster(count, sds=sds) as servers:
-        async with asyncio.timeout(WAIT_S):
-            for server in servers:
-                while len(server.ring()) < count:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+        await eventually_async(
+            "every server takes part", lambda: all(len(each.ring()) >= count for each in servers)
+        )
         yield servers
 
 
@@ -212,12 +217,6 @@ def user_at(server: MemoryServer, table: Table) -> str:
     raise AssertionError("this server has no shard")
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 async def test_a_gap_begins_with_the_oldest_change_of_any_server() -> None:
     small = SdsLimits(pending_entries_max=8, throttle_max_s=0.05, refused_max_s=3_600.0)
     async with servers_of(sds=small) as servers:
@@ -238,18 +237,25 @@ async def test_a_gap_begins_with_the_oldest_change_of_any_server() -> None:
             rights = [0 if each is None else permissions_of(ALICE, each) for each in known]
             return [bool(mask & Permission.PUT_MESSAGE) for mask in rights]
 
-        await until(lambda: None not in states() and all(may_put()))
+        await eventually_async(
+            "every server knows the table and its right",
+            lambda: None not in states() and all(may_put()),
+        )
         await allow(Permission.GET_MESSAGE)
-        await until(lambda: not any(may_put()))
+        await eventually_async("every server knows the lost right", lambda: not any(may_put()))
         clock = first.broker.context.clock
         began_ms = clock.wall_ms()
         await write(first, "people", put(user_at(first, table), 0))
         ended_ms = clock.wall_ms()
-        await until(lambda: clock.wall_ms() > ended_ms)
+        await eventually_async("the clock moves on", lambda: clock.wall_ms() > ended_ms)
         for number in range(small.pending_entries_max + 1):  # so many stop the stream at the other
             await write(second, "people", put(user_at(second, table), number))
 
         def gaps() -> list[int | None]:
             return [None if state is None else state.gap_ms for state in states()]
 
-        await until(lambda: all(gap and began_ms <= gap <= ended_ms for gap in gaps()))
+        await eventually_async(
+            "the gap begins with the oldest change",
+            lambda: all(gap and began_ms <= gap <= ended_ms for gap in gaps()),
+            state=lambda: (began_ms, ended_ms, gaps()),
+        )

@@ -1,6 +1,5 @@
 """The quota of a table whose shards lie on several servers."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -8,6 +7,7 @@ import pytest
 from tests.e2e.memory_cluster import MemoryServer
 from tests.e2e.sds.test_table_servers import servers_of
 from tests.unit.broker.tables.support import ALICE, HASHED, put, remove, string
+from tests.waiting import eventually_async
 
 from opentalos.adapters.memory import MemoryRowStore
 from opentalos.broker.tables.api.values import TableSpec
@@ -18,8 +18,6 @@ from opentalos.sds.cell_format import decode_row
 from opentalos.sds.key_format import key_of
 from opentalos.sds.record_size import record_bytes
 
-pytestmark = pytest.mark.timeout(150)
-WAIT_S = 90.0
 QUOTA_BYTES = 30_000
 LARGE_BYTES = 6_000
 SMALL, LARGE = string("x" * 1_000), string("x" * LARGE_BYTES)
@@ -42,14 +40,15 @@ async def servers() -> AsyncIterator[list[MemoryServer]]:
 
 async def write(server: MemoryServer, mutation: Mutation) -> None:
     """Until it is done; a second time makes no difference to any row."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            try:
-                await server.broker.tables.write(ALICE, "people", mutation)
-            except (Unavailable, OutcomeUnknown):
-                await asyncio.sleep(0.05)
-            else:
-                return
+
+    async def is_written() -> bool:
+        try:
+            await server.broker.tables.write(ALICE, "people", mutation)
+        except (Unavailable, OutcomeUnknown):
+            return False
+        return True
+
+    await eventually_async("a row is written", is_written)
 
 
 async def stored_bytes(server: MemoryServer) -> int:
@@ -63,20 +62,24 @@ async def stored_bytes(server: MemoryServer) -> int:
 
 
 async def until_published(servers: list[MemoryServer]) -> int:
-    """Once every server knows what is stored."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            stored = await stored_bytes(servers[0])
-            table = await servers[0].broker.table_admin.describe(ALICE, "people")
-            known = set()
-            for server in servers:
-                spaces = server.broker.catalogs.tables.spaces
-                space = await spaces.of(table)
-                assert space is not None
-                known |= {await spaces.read(table.uuid), space.published_bytes, space.used_bytes}
-            if known == {stored}:
-                return stored
-            await asyncio.sleep(0.1)
+    """What is stored, once every server knows it."""
+    stored, known = 0, set[int | None]()
+
+    async def all_know() -> bool:
+        nonlocal stored
+        stored = await stored_bytes(servers[0])
+        table = await servers[0].broker.table_admin.describe(ALICE, "people")
+        known.clear()
+        for server in servers:
+            spaces = server.broker.catalogs.tables.spaces
+            space = await spaces.of(table)
+            assert space is not None
+            known.update({await spaces.read(table.uuid), space.published_bytes, space.used_bytes})
+        return known == {stored}
+
+    what = "every server knows what is stored"
+    await eventually_async(what, all_know, state=lambda: (stored, known))
+    return stored
 
 
 async def is_refused(server: MemoryServer, user: str) -> bool:

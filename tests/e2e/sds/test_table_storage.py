@@ -1,13 +1,12 @@
 """Tables in the files of one server: restarts and backups leave no table and no stream short."""
 
-import asyncio
 import threading
-import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.unit.broker.tables.support import HASHED, integer, key, put, remove, streamed
+from tests.waiting import eventually, eventually_async, limit_s
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.tables.api.values import ScanQuery, TableSpec, WriteItem, Written
@@ -26,7 +25,6 @@ from opentalos.testing import EmbeddedServer
 TOPIC, PARTITIONS, USERS = "changes", 2, 8
 SCHEMA = streamed(HASHED, TOPIC)
 ROOT = Principal(id="root", number=1, admin=True)
-WAIT_S = 90.0
 Published = dict[str, dict[int, Columns]]  # resulting values of changes, by user and sequence
 
 
@@ -44,7 +42,7 @@ class Tables:
         self.broker: Broker = inner.broker
 
     def run(self, call: Coroutine[Any, Any, Any]) -> Any:
-        return self._thread.run(call, WAIT_S)
+        return self._thread.run(call, limit_s())
 
     def make(self) -> None:
         self._server.create_topic(TOPIC, PARTITIONS)
@@ -57,18 +55,17 @@ class Tables:
             assert isinstance(outcome, Written), outcome
 
     def counts(self) -> dict[str, int]:
-        async def scan() -> list[Columns]:
-            async with asyncio.timeout(WAIT_S):
-                while True:  # what was not done is sent again
-                    try:
-                        query = ScanQuery(table="people", limit=1_000)
-                        return list((await self.broker.tables.scan(ROOT, query)).records)
-                    except TalosError as error:
-                        if not error.retry_safe:
-                            raise
-                        await asyncio.sleep(0.05)
+        async def scanned() -> tuple[Sequence[Columns]] | None:
+            try:
+                query = ScanQuery(table="people", limit=1_000)
+                return ((await self.broker.tables.scan(ROOT, query)).records,)
+            except TalosError as error:
+                if not error.retry_safe:
+                    raise
+                return None  # what was not done is sent again
 
-        return {str(item["user"].value): int(item["count"].value) for item in self.run(scan())}
+        (rows,) = self.run(eventually_async("a scan is answered", scanned))
+        return {str(item["user"].value): int(item["count"].value) for item in rows}
 
     def published(self) -> Published:
         """What the topic has now of each user's changes."""
@@ -86,17 +83,20 @@ class Tables:
 
     def wait_published(self, counts: dict[str, int]) -> Published:
         """The same once it has every change that these counts come from."""
-        deadline_s = time.monotonic() + WAIT_S
-        while True:
-            published = self.published()
-            wanted = {user: list(range(1, count + 1)) for user, count in counts.items()}
-            if all(set(numbers) <= set(published[user]) for user, numbers in wanted.items()):
-                return published
-            assert time.monotonic() < deadline_s, (
-                counts,
-                {u: len(t) for u, t in published.items()},
-            )
-            time.sleep(0.1)
+        wanted = {user: set(range(1, count + 1)) for user, count in counts.items()}
+
+        def whole() -> Published | None:
+            found = self.published()
+            has_all = all(numbers <= set(found[user]) for user, numbers in wanted.items())
+            return found if has_all else None
+
+        published = eventually(
+            f"the topic has the changes of {counts}",
+            whole,
+            state=lambda: {user: len(changes) for user, changes in self.published().items()},
+        )
+        assert published is not None
+        return published
 
 
 def test_a_table_and_its_stream_continue_after_a_restart(tmp_path: Path) -> None:
@@ -142,12 +142,12 @@ def test_a_backup_under_load_is_a_table_whose_stream_lacks_nothing(tmp_path: Pat
         writing = threading.Thread(target=load)
         writing.start()
         try:
-            assert warm.wait(WAIT_S)
+            eventually("20 rounds are written", warm.is_set)
             before = rounds
             make_backup(config, tmp_path / "copy", lambda done, total: None)
         finally:
             stop.set()
-            writing.join(WAIT_S)
+            writing.join(limit_s())
     restore(tmp_path)
     with EmbeddedServer(tmp_path / "restored") as server:
         tables = Tables(server)

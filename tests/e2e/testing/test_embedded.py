@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.waiting import completed
 
 from opentalos.model.errors import ConfigError
 from opentalos.sdk import SimpleConsumer, SimpleProducer, Start, aio
@@ -74,9 +75,7 @@ def test_it_is_asked_for_its_url_only_while_it_runs() -> None:
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error"]
     command += ["-p", "no:cacheprovider", "-p", "no:asyncio", "--rootdir", str(folder)]
-    return subprocess.run(
-        [*command, *arguments], cwd=folder, capture_output=True, text=True, timeout=60
-    )
+    return completed([*command, *arguments], cwd=folder)
 
 
 def test_fixtures_come_with_the_package(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.tcp_proxy import TcpProxy
+from tests.waiting import scale
 
 from opentalos.adapters.zookeeper import ZookeeperMetaStore, open_zookeeper_meta_store
 from opentalos.backends.jars import fetch
@@ -12,6 +13,7 @@ from opentalos.backends.zookeeper import ZookeeperBackend
 from opentalos.model.limits import ZookeeperLimits
 
 Opener = Callable[..., Awaitable[ZookeeperMetaStore]]
+SESSION_S = 2.0  # on a quiet machine; on a slow one it would end while its process waits for a core
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ async def opened(request: pytest.FixtureRequest) -> AsyncIterator[Opener]:
 
     async def open_store(hosts: str, **limits: Any) -> ZookeeperMetaStore:
         url = f"zookeeper://{hosts}/{request.node.name}"
-        wanted = ZookeeperLimits(**{"session_s": 2.0, **limits})
+        wanted = ZookeeperLimits(**{"session_s": SESSION_S * scale(), **limits})
         stores.append(await open_zookeeper_meta_store(url, wanted))
         return stores[-1]
 

@@ -1,11 +1,15 @@
-"""A process with an ephemeral record. ``python holder.py URL SESSION_S``; it reports on stdout, as
-lines of JSON, what it sees of its session, and ends when stdin is closed."""
+"""A process with an ephemeral record, ``python -m tests.e2e.zookeeper.holder URL SESSION_S``.
+
+It reports on stdout, as lines of JSON, what it sees of its session, until it is killed.
+"""
 
 import asyncio
 import faulthandler
 import json
 import sys
 import time
+
+from tests.waiting import elapse_async
 
 from opentalos.adapters.zookeeper import open_zookeeper_meta_store
 from opentalos.model.limits import ZookeeperLimits
@@ -28,15 +32,17 @@ async def main(url: str, session_s: float) -> None:
     while True:
         now_s = time.monotonic()
         session = store.session()
-        valid = not session.lost and loop.time() <= session.valid_until_s
+        is_late = loop.time() > session.valid_until_s  # the claim is about time
+        valid = not session.lost and not is_late
         if now_s - looked_s > session_s:
             tell(event="first look after a pause", valid=valid)
         looked_s = now_s
         if (valid, session.incarnation, session.connected) != shown:
             shown = (valid, session.incarnation, session.connected)
             tell(event="session", valid=valid, incarnation=session.incarnation)
-        await asyncio.sleep(LOOK_S)
+        await elapse_async("the session is read again and again", LOOK_S)
 
 
-faulthandler.enable()  # SIGABRT shows where each thread is
-asyncio.run(main(sys.argv[1], float(sys.argv[2])))
+if __name__ == "__main__":
+    faulthandler.enable()  # SIGABRT shows where each thread is
+    asyncio.run(main(sys.argv[1], float(sys.argv[2])))

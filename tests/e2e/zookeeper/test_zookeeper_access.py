@@ -6,7 +6,7 @@ from tests.e2e.zookeeper.conftest import Opener
 from opentalos.backends.zookeeper import ZookeeperBackend
 from opentalos.model.errors import ConfigError
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.backend
 
 
 async def test_nodes_from_before_the_credential_are_closed_at_the_start(

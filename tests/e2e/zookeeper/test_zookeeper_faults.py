@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from tests.e2e.zookeeper.conftest import Opener
+from tests.e2e.zookeeper.conftest import SESSION_S, Opener
 from tests.tcp_proxy import TcpProxy
+from tests.waiting import elapse_async, ended, eventually_async, limit_s, scale, within_limit
 
-from opentalos.adapters.zookeeper import open_zookeeper_meta_store
+from opentalos.adapters.zookeeper import ZookeeperMetaStore, open_zookeeper_meta_store
 from opentalos.backends.zookeeper import ZookeeperBackend
 from opentalos.model.errors import (
     ConfigError,
@@ -31,28 +32,37 @@ from opentalos.model.errors import (
 from opentalos.model.limits import ZookeeperLimits
 from opentalos.ports.meta_store import MetaStore, Record
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(120)]
-HOLDER = Path(__file__).with_name("holder.py")
-PATIENCE_S = 60.0
-DROPS_TIMEOUT_S = 60.0
-CALL_S = 10.0  # as by default
-HELD_S = 2.0  # session of a holder; a shorter one may end while its process waits for a core
+pytestmark = pytest.mark.backend
+ROOT = Path(__file__).resolve().parents[3]
+HOLDER = "tests.e2e.zookeeper.holder"
+HELD_S = SESSION_S * scale()  # session of a holder
+DROPS, ACKED_MIN = 40, 100
+LIVE_S = 0.2 * scale()  # a connection lives up to so long before it is dropped
 
 
-async def eventually(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 - the other side is another system
-            await asyncio.sleep(0.02)
+async def session_is_valid(store: ZookeeperMetaStore) -> None:
+    await eventually_async(
+        "the store has a valid session",
+        lambda: store.session().connected and not store.session().lost,
+        state=store.session,
+    )
 
 
-async def until_done(write: Callable[[], Awaitable[int]]) -> int:
+async def connection_is_lost(store: ZookeeperMetaStore) -> None:
+    await eventually_async("the connection is lost", lambda: not store.session().connected)
+
+
+async def until_done(write: Callable[[], Awaitable[int]]) -> None:
     """Repeat a write that is surely not done."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            try:
-                return await write()
-            except Unavailable:
-                await asyncio.sleep(0.1)
+
+    async def is_done() -> bool:
+        try:
+            await write()
+        except Unavailable:
+            return False
+        return True
+
+    await eventually_async("a write is done", is_done)
 
 
 # --- ZooKeeper goes and comes ---------------------------------------------------------------------
@@ -61,50 +71,55 @@ async def until_done(write: Callable[[], Awaitable[int]]) -> int:
 async def test_zookeeper_may_be_gone_for_ten_seconds(
     zookeeper: ZookeeperBackend, opened: Opener
 ) -> None:
-    store = await opened(zookeeper.hosts)
+    store = await opened(zookeeper.hosts, call_timeout_s=limit_s())
     version = await store.create("a", b"before")
     states = store.watch("")
     assert await anext(states) == {"a": Record(b"before", version)}
     waiting = asyncio.ensure_future(anext(states))
     zookeeper.daemon("zookeeper").kill()
-    gone_s = time.monotonic()
-    await eventually(lambda: not store.session().connected)
+    await connection_is_lost(store)
     for call in (store.get("a"), store.replace("a", b"x", version), store.create("b", b"")):
         asked_s = time.monotonic()
         with pytest.raises(StoreUnavailable):
             await call
-        assert time.monotonic() - asked_s < CALL_S / 2, "it waited for an answer"
-    await eventually(lambda: store.session().lost)  # nobody can tell any more that it lives
-    await asyncio.sleep(10 - (time.monotonic() - gone_s))
+        waited = time.monotonic() - asked_s > limit_s() / 2  # the claim is about time
+        assert not waited, "it waited for an answer"
+    # Nobody can tell any more that it lives.
+    await eventually_async("the session is lost", lambda: store.session().lost)
+    await elapse_async("ZooKeeper is away for ten seconds", 10.0)
     assert not waiting.done()
     zookeeper.start(print)
-    await eventually(lambda: store.session().connected and not store.session().lost)
+    await session_is_valid(store)
     assert await store.get("a") == Record(b"before", version)
     version = await store.replace("a", b"after", version)
-    async with asyncio.timeout(PATIENCE_S):
+    async with within_limit("the watch shows the write"):
         assert await waiting == {"a": Record(b"after", version)}
 
 
 async def test_a_silent_server_is_left_before_the_session_ends(
     proxy: TcpProxy, opened: Opener
 ) -> None:
-    session_s = 4.0
+    session_s = 4.0 * scale()
     store = await opened(proxy.address, session_s=session_s, call_timeout_s=session_s + 2.0)
     version = await store.create("a", b"1")
-    valid_until_s = store.session().valid_until_s
     proxy.silence()
+    valid_until_s = store.session().valid_until_s
     write = asyncio.ensure_future(store.replace("a", b"2", version))
     silent_s = time.monotonic()
-    await eventually(lambda: not store.session().connected)
-    assert time.monotonic() - silent_s < session_s
-    loop = asyncio.get_running_loop()
+    await connection_is_lost(store)
+    assert time.monotonic() - silent_s < session_s  # the claim is about time
     assert store.session().valid_until_s <= valid_until_s + 0.1
-    await eventually(lambda: loop.time() > store.session().valid_until_s)
+    loop = asyncio.get_running_loop()
+
+    def has_lapsed() -> bool:
+        return loop.time() > store.session().valid_until_s  # the claim is about time
+
+    await eventually_async("the session lapses", has_lapsed)
     assert store.session().lost
     with pytest.raises(OutcomeUnknown):
         await write
     proxy.restore()
-    await eventually(lambda: store.session().connected and not store.session().lost)
+    await session_is_valid(store)
     assert (await store.get("a")) in (Record(b"1", version), Record(b"2", version + 1))
 
 
@@ -138,7 +153,7 @@ async def test_nothing_is_lost_or_done_twice_while_connections_break(
                 await store.replace("count", b"%d" % number, record.version)
                 acked.append(number)
             except (VersionConflict, StoreUnavailable):
-                await asyncio.sleep(0.002)
+                await elapse_async("the two do not race in lockstep", 0.002)
             except OutcomeUnknown:
                 unknown += 1
 
@@ -152,19 +167,27 @@ async def test_nothing_is_lost_or_done_twice_while_connections_break(
     following = asyncio.ensure_future(follow())
     adding = [asyncio.ensure_future(add(store)) for store in clients[:2]]
     rng = random.Random(4)
-    drops = 0
-    async with asyncio.timeout(DROPS_TIMEOUT_S):
-        while drops < 40 or len(acked) <= 100:
-            await asyncio.sleep(rng.random() * 0.2)
-            proxy.drop()
-            drops += 1
+
+    async def are_dropped() -> bool:
+        await elapse_async("connections live for a while", rng.random() * LIVE_S)
+        proxy.drop()
+        return len(acked) > ACKED_MIN
+
+    for _ in range(DROPS):
+        await are_dropped()
+    await eventually_async("more is counted while connections break", are_dropped)
     stopping.set()
     await asyncio.gather(*adding)
-    async with asyncio.timeout(PATIENCE_S):
+    count = 0
+
+    async def is_shown() -> bool:
         # Read each time: a write whose outcome is unknown may be done later than the first read.
-        while seen[-1] != (count := await count_in(clients[0])):
-            assert not following.done(), following
-            await asyncio.sleep(0.02)
+        nonlocal count
+        assert not following.done(), following
+        count = await count_in(clients[0])
+        return seen[-1] == count
+
+    await eventually_async("the watch shows the last count", is_shown)
     assert len(set(acked)) == len(acked)
     assert len(acked) <= count <= len(acked) + unknown
     assert seen == sorted(seen)
@@ -188,10 +211,12 @@ async def test_an_expired_session_is_replaced_and_watches_continue(
     kazoo: Any = store._connection._client
     session_id, password = kazoo._kazoo.client_id
     await asyncio.to_thread(end_session, zookeeper.hosts, session_id, password)
-    await eventually(lambda: store.session().incarnation == 2 and not store.session().lost)
+    await eventually_async("there is a second session", lambda: store.session().incarnation == 2)
+    await session_is_valid(store)
+    assert store.session().incarnation == 2
     assert await other.get("live") is None
     await other.create("a", b"1")
-    async with asyncio.timeout(PATIENCE_S):
+    async with within_limit("the watch shows the new record alone"):
         while set(await waiting) != {"a"}:
             waiting = asyncio.ensure_future(anext(states))
     await store.create("live", b"again", ephemeral=True)
@@ -200,7 +225,7 @@ async def test_an_expired_session_is_replaced_and_watches_continue(
 def end_session(hosts: str, session_id: int, password: bytes) -> None:
     """What the servers do to a session that lapsed."""
     killer = KazooClient(hosts=hosts, client_id=(session_id, password))
-    killer.start(10)
+    killer.start(limit_s())
     killer.stop()
     killer.close()
 
@@ -210,8 +235,9 @@ class Holder:
 
     def __init__(self, url: str, session_s: float) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(HOLDER), url, str(session_s)], stdout=subprocess.PIPE, text=True
-        )
+            [sys.executable, "-m", HOLDER, url, str(session_s)],
+            stdout=subprocess.PIPE, text=True, cwd=ROOT,
+        )  # fmt: skip
         self.until("ready")
 
     def until(self, event: str) -> dict[str, Any]:
@@ -224,7 +250,7 @@ class Holder:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        ended(self.process)
         assert self.process.stdout is not None
         self.process.stdout.close()
 
@@ -238,7 +264,7 @@ async def test_kill_9_of_its_owner_removes_an_ephemeral_record(
     states = store.watch("")
     assert set(await anext(states)) == {"live"}
     await asyncio.to_thread(holder.kill)
-    async with asyncio.timeout(PATIENCE_S):
+    async with within_limit("the watch shows no record"):
         assert await anext(states) == {}
 
 
@@ -249,10 +275,15 @@ async def test_a_process_stopped_for_longer_than_its_session_knows_at_once(
     url = f"zookeeper://{zookeeper.hosts}/{request.node.name}"
     holder = await asyncio.to_thread(Holder, url, HELD_S)
     try:
+
+        async def is_gone() -> bool:  # after the first session there is none
+            return await store.get("live") is None
+
         for incarnation in range(2, 5):
             os.kill(holder.process.pid, signal.SIGSTOP)
-            await asyncio.sleep(HELD_S + 1.5)  # the session, rounded up to ticks
-            assert incarnation > 2 or await store.get("live") is None
+            # Rounded up to ticks.
+            await elapse_async("the session of a stopped process ends", HELD_S + 1.5 * scale())
+            await eventually_async("the record of that session is gone", is_gone)
             os.kill(holder.process.pid, signal.SIGCONT)
             first = await asyncio.to_thread(holder.until, "first look after a pause")
             assert not first["valid"]
@@ -262,13 +293,17 @@ async def test_a_process_stopped_for_longer_than_its_session_knows_at_once(
                 session = await asyncio.to_thread(holder.until, "session")
     except BaseException:
         os.kill(holder.process.pid, signal.SIGABRT)
-        holder.process.wait()
+        ended(holder.process)
         raise
     finally:
         await asyncio.to_thread(holder.kill)
 
 
 # --- tombstones, foreign nodes, access ------------------------------------------------------------
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 async def test_old_tombstones_are_swept_and_younger_ones_keep_versions(
@@ -281,15 +316,16 @@ async def test_old_tombstones_are_swept_and_younger_ones_keep_versions(
         assert version > last
         await young.delete("topics/a", version)
         last = version
-    await asyncio.sleep(0.01)  # a change by ZooKeeper's clock that is newer than the tombstone
+    removed_ms = wall_ms()
+    # The next change is newer than the tombstone by ZooKeeper's clock, which is this machine's.
+    await eventually_async("the clock moves on", lambda: wall_ms() > removed_ms)
     kept = await young.create("topics/kept", b"")
     assert await young.children("topics") == ["kept"]
     raw = KazooClient(hosts=zookeeper.hosts)
-    await asyncio.to_thread(raw.start, 10)
+    await asyncio.to_thread(raw.start, limit_s())
     folder = f"/{request.node.name}/topics"
     assert sorted(raw.get_children(folder)) == ["a", "kept"]
     sweeping = await opened(zookeeper.hosts, tombstone_s=0.0)
-    await asyncio.sleep(0.01)
     assert await sweeping.children("topics") == ["kept"]
     assert await sweeping.get("topics/kept") == Record(b"", kept)
     assert raw.get_children(folder) == ["kept"]
@@ -313,7 +349,7 @@ async def test_a_node_that_is_not_ours_is_named(
 ) -> None:
     store = await opened(zookeeper.hosts)
     raw = KazooClient(hosts=zookeeper.hosts)
-    await asyncio.to_thread(raw.start, 10)
+    await asyncio.to_thread(raw.start, limit_s())
     raw.create(f"/{request.node.name}/theirs", b"something else")
     await asyncio.to_thread(raw.stop)
     raw.close()
@@ -341,7 +377,8 @@ async def test_an_unreachable_zookeeper_is_reported_in_time() -> None:
     began_s = time.monotonic()
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1"):
         await open_zookeeper_meta_store("zookeeper://127.0.0.1:1/talos", limits)
-    assert time.monotonic() - began_s < ZookeeperLimits().connect_timeout_s
+    took_s = time.monotonic() - began_s
+    assert took_s < ZookeeperLimits().connect_timeout_s * scale()  # the claim is about time
 
 
 @pytest.mark.parametrize(
@@ -355,8 +392,8 @@ async def test_a_wrong_url_is_refused(url: str) -> None:
 async def test_a_watch_of_many_records_is_quick(
     zookeeper: ZookeeperBackend, opened: Opener
 ) -> None:
-    store = await opened(zookeeper.hosts, call_timeout_s=60.0)  # for 2,000 calls at once
-    other = await opened(zookeeper.hosts, call_timeout_s=60.0)
+    store = await opened(zookeeper.hosts, call_timeout_s=limit_s())  # for 2,000 calls at once
+    other = await opened(zookeeper.hosts, call_timeout_s=limit_s())
     count = 2000
     made = [store.create(f"log/{number % 50}/{number}", b"x" * 200) for number in range(count)]
     versions = await asyncio.gather(*made)
@@ -382,7 +419,7 @@ async def test_a_request_error_never_hides_a_lost_connection(
     store = await opened(proxy.address)
     version = await store.create("a", b"1")
     proxy.cut()
-    await eventually(lambda: not store.session().connected)
+    await connection_is_lost(store)
     for call in (store.delete("a", version), store.children("")):
         with pytest.raises(TalosError) as caught:
             await call

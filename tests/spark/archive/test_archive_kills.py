@@ -2,13 +2,13 @@
 
 import os
 import random
-import time
 from pathlib import Path
 
 import pytest
 from tests.spark.archived import archived, each_once
 from tests.spark.conftest import TalosServer
 from tests.spark.pipeline_process import PipelineProcess
+from tests.waiting import elapse
 
 from opentalos.sdk import SimpleProducer, TalosAdmin
 
@@ -17,9 +17,10 @@ KILLS = int(os.environ.get("OPENTALOS_KILLS", "2"))
 ROWS = 5_000  # put before each kill
 BATCH = 1_000  # rows of a trigger, so that a kill falls into some batch
 SEED = 20_240_601
+LATER_S = 4.0  # at most from the first batch of a driver to its kill
 
 
-@pytest.mark.timeout(300 + KILLS * 120)
+@pytest.mark.timeout(900 + 120 * KILLS)  # twenty in ``make faults``
 def test_each_message_is_archived_once_over_kills(server: TalosServer, tmp_path: Path) -> None:
     dice = random.Random(SEED)
     with TalosAdmin(server.config) as admin:
@@ -34,7 +35,7 @@ def test_each_message_is_archived_once_over_kills(server: TalosServer, tmp_path:
             run = PipelineProcess(server, tmp_path, *argv)
             try:
                 run.wait_for("archive  batch ")
-                time.sleep(dice.uniform(0.0, 4.0))
+                elapse("the kill falls anywhere in a batch", dice.uniform(0.0, LATER_S))
             finally:
                 run.kill()
         last = PipelineProcess(server, tmp_path, *argv, "--available-now")

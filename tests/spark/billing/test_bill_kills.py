@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -20,7 +19,8 @@ from tests.server_process import TALOS, ServerProcess
 from tests.spark.conftest import TalosServer
 from tests.spark.kills.copying import read_all
 from tests.spark.lakes import LAKES, lake_url
-from tests.spark.pipeline_process import WAIT_S, PipelineProcess
+from tests.spark.pipeline_process import PipelineProcess
+from tests.waiting import elapse, limit_s
 
 from opentalos.pipelines.billing.pipeline import BILLING
 from opentalos.pipelines.billing.reconcile import Reconciliation, reconcile
@@ -39,7 +39,6 @@ TOPICS = {"orders": 3, "clicks": 1}  # partitions
 PUTS_PER_STEP = 20
 STEP_S = 0.1
 OUTAGE_S = "900"  # of Python workers, too, which Spark gives ten seconds to start
-READY_S = 60.0  # of a server beside a Spark session that starts
 LATER_S = 3.0  # at most from the first batch of a driver to its kill
 PLAN = """\
 plan = "standard"
@@ -85,7 +84,7 @@ class Traffic(threading.Thread):
 def metered(tmp_path: Path) -> Iterator[TalosServer]:
     """A server of its own, which is killed, too; usage is published each second."""
     config = "[metering]\ninterval_s = 1.0\n"
-    process = ServerProcess(tmp_path / "server", config=config, ready_timeout_s=READY_S).start()
+    process = ServerProcess(tmp_path / "server", config=config).start()
     server = TalosServer(process)
     with TalosAdmin(server.config) as admin:
         for topic, partitions in TOPICS.items():
@@ -131,12 +130,13 @@ def reconciled(server: TalosServer, home: Path, lake: str) -> Reconciliation:
 
 def talos(server: TalosServer, *argv: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "TALOS_URL": server.url, "TALOS_KEY": server.key}
+    # Longer than what the command itself waits.
     return subprocess.run(
-        [str(TALOS), *argv], env=environment, capture_output=True, text=True, timeout=2 * WAIT_S
+        [str(TALOS), *argv], env=environment, capture_output=True, text=True, timeout=2 * limit_s()
     )
 
 
-@pytest.mark.timeout(600 + KILLS * WAIT_S)
+@pytest.mark.timeout(900 + 240 * KILLS)  # twenty in ``make faults``
 @pytest.mark.parametrize("kind", LAKES)
 def test_the_bill_equals_the_log_after_kills_of_driver_and_server(
     spark: SparkSession, metered: TalosServer, tmp_path: Path, kind: str
@@ -152,14 +152,14 @@ def test_the_bill_equals_the_log_after_kills_of_driver_and_server(
                 if kill % SERVER_KILLED_EVERY == 0:
                     metered.process.kill()
                     metered.process.start()
-                time.sleep(dice.uniform(0.0, LATER_S))
+                elapse("the kill falls anywhere in a batch", dice.uniform(0.0, LATER_S))
             assert not reconciled(metered, home, lake).difference
     finally:
         traffic.end()
     assert not traffic.failed
     with metering(metered, home, lake) as run:
         places = ("--home", str(home), "--lake", lake)
-        ended = talos(metered, "bill", "reconcile", *places, "--wait", str(WAIT_S))
+        ended = talos(metered, "bill", "reconcile", *places, "--wait", str(limit_s()))
         assert run.stop() == 0
     assert ended.stdout.splitlines()[-1] == "difference 0", ended.stdout + ended.stderr
     assert ended.returncode == 0

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import pytest
 from pyspark.sql import SparkSession
 from tests.e2e.rest.client import rest
 from tests.server_process import ServerProcess
 from tests.spark.billing.test_bill_kills import PLAN
 from tests.spark.conftest import TalosServer
-from tests.spark.pipeline_process import WAIT_S
-from tests.spark.queries import started
+from tests.spark.queries import finished, started
 
 from opentalos.pipelines.billing.pipeline import BILLING
 from opentalos.pipelines.billing.reconcile import reconcile
@@ -46,7 +44,6 @@ def bill(spark: SparkSession, settings: PipelineSettings, plan: str) -> list[dic
     return [row for path in found for row in pq.ParquetFile(path).read().to_pylist()]
 
 
-@pytest.mark.timeout(900)
 def test_what_consumers_read_is_a_line_of_the_invoice(spark: SparkSession, tmp_path: Path) -> None:
     process = ServerProcess(tmp_path / "server").start()
     try:
@@ -65,8 +62,7 @@ def test_what_consumers_read_is_a_line_of_the_invoice(spark: SparkSession, tmp_p
         settings = PipelineSettings(
             url=server.url, key=server.key, home=tmp_path / "home", available_now=True
         )
-        query = started(lambda: METERING.start(spark, settings))
-        assert query.awaitTermination(int(WAIT_S))
+        finished(started(lambda: METERING.start(spark, settings)))
         found = reconcile(settings.url, settings.key, settings.home)
         assert (found.difference, found.pending) == (0, 0)
         assert not list(side_folder(settings.home, "metering").rglob("*.parquet"))

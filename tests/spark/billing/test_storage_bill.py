@@ -1,23 +1,24 @@
 """What a real server keeps and drops is a line of the invoice, to the minute of its reports."""
 
+import json
 import random
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 from tests.e2e.rest.client import rest
 from tests.server_process import ServerProcess
 from tests.spark.billing.test_bill_kills import PLAN
 from tests.spark.billing.test_egress_bill import bill
 from tests.spark.conftest import TalosServer
-from tests.spark.pipeline_process import WAIT_S
-from tests.spark.queries import started
+from tests.spark.kills.copying import read_all
+from tests.spark.queries import finished, started
+from tests.waiting import elapse, eventually
 
+from opentalos.model.names import USAGE_TOPIC
 from opentalos.pipelines.billing.pricing import month_minutes
 from opentalos.pipelines.billing.reconcile import reconcile
 from opentalos.pipelines.lake.opening import pipeline_table
@@ -25,12 +26,12 @@ from opentalos.pipelines.lake.periods.month import Month
 from opentalos.pipelines.metering import kept_table, usage_table
 from opentalos.pipelines.metering.pipeline import METERING
 from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.sdk import SimpleConsumer
+from opentalos.wire.metrics.kept import KEPT_KIND
 
 MESSAGES, SIZE = 20, 20_000  # random text, which compression only halves
 STORAGE = '[storage]\nunit = "KB"\n\n[[storage.tier]]\nfrom = 0\nprice = 1000.0\n'
 MINUTE_S = 60
-REPORTED_S = 3.0  # storage_interval_s, and some time
-DROPPED_S = 400.0  # a minute ends, is metered, and retention asks; on a busy machine
 CONFIG = """\
 [metering]
 interval_s = 1.0
@@ -57,17 +58,30 @@ def start_of(process: ServerProcess, topic: str) -> int:
     return found
 
 
-def until(done: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + DROPPED_S
-    while not done():
-        assert time.monotonic() < end_s
-        time.sleep(1.0)
+def wait_dropped(process: ServerProcess, topic: str, messages: int) -> None:
+    """Until the log begins after so many: their minute is over and metered, and they are old."""
+    dropped = f"the first {messages} messages of {topic} are dropped"
+    eventually(dropped, lambda: start_of(process, topic) == messages, state=process.stderr)
 
 
-def wait_whole_minute(since_s: float) -> None:
-    """Until a minute is over that began after this time, and reports of the next one are there."""
+def wait_whole_minute(server: TalosServer, topic: str, since_s: float) -> None:
+    """Until a minute is over that began after this time, and a report of the next one is there."""
     over_s = (since_s // MINUTE_S + 2) * MINUTE_S
-    time.sleep(max(0.0, over_s + REPORTED_S - time.time()))
+    elapse("the server measures a whole minute", max(0.0, over_s - time.time()))
+    reported = f"what {topic} keeps is reported after its minute"
+    eventually(reported, lambda: last_report_ms(server, topic) >= over_s * 1000)
+
+
+def last_report_ms(server: TalosServer, topic: str) -> int:
+    """Of which minute the last report is that says what the topic keeps; 0: of none."""
+    with SimpleConsumer(server.config, USAGE_TOPIC) as consumer:
+        partitions = list(consumer.offsets())
+    found = 0
+    for partition in partitions:
+        for event in map(json.loads, read_all(server.config, USAGE_TOPIC, partition)):
+            if event.get("kind") == KEPT_KIND and event["name"] == topic:
+                found = max(found, event["minute_ms"])
+    return found
 
 
 def byte_minutes(usage: list[dict[str, Any]], kept: list[dict[str, Any]], month: Month) -> int:
@@ -85,7 +99,6 @@ def byte_minutes(usage: list[dict[str, Any]], kept: list[dict[str, Any]], month:
     return found
 
 
-@pytest.mark.timeout(1_500)
 def test_what_is_kept_is_a_line_of_the_invoice(spark: SparkSession, tmp_path: Path) -> None:
     process = ServerProcess(tmp_path / "server", config=CONFIG).start()
     try:
@@ -94,21 +107,20 @@ def test_what_is_kept_is_a_line_of_the_invoice(spark: SparkSession, tmp_path: Pa
             assert rest(process, "POST", "topics", new).status < 300
             put(process, topic)
         put_s = time.time()
-        until(lambda: start_of(process, "short") == MESSAGES)
+        wait_dropped(process, "short", MESSAGES)
         put(process, "short")
         process.kill()  # the next start reports what is kept
         process.start()
         assert rest(process, "DELETE", "topics/gone").status < 300
-        until(lambda: start_of(process, "short") == 2 * MESSAGES)
-        wait_whole_minute(put_s)
+        wait_dropped(process, "short", 2 * MESSAGES)
+        server = TalosServer(process)
+        wait_whole_minute(server, "long", put_s)
         process.stop()
         process.start()
-        server = TalosServer(process)
         settings = PipelineSettings(
             url=server.url, key=server.key, home=tmp_path / "home", available_now=True
         )
-        query = started(lambda: METERING.start(spark, settings))
-        assert query.awaitTermination(int(WAIT_S))
+        finished(started(lambda: METERING.start(spark, settings)))
         found = reconcile(settings.url, settings.key, settings.home)
         assert (found.difference, found.pending) == (0, 0)
         assert found.reports > 0

@@ -7,7 +7,6 @@ import json
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pyspark
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.java_classes import quick_java, quick_options
+from tests.waiting import eventually
 
 from opentalos.adapters.java_home import lean_spark_home
 from opentalos.pipelines.archive.pipeline import ARCHIVE
@@ -39,22 +39,12 @@ EARLY = 20  # rows that a task hands on before it reads its input: more than a w
 MAPS = 8  # tasks before the shuffle
 SHUFFLED = 64  # their rows, of more than a megabyte
 MANY_TASKS = 600
-WAIT_S = 240.0
-_POLL_S = 0.05
+PARTS = ("speculated", "same", "reversed", "many", "archive", "rollups")
 
 
 def row(number: int) -> bytes:
     """A row by its number; sixteen of them fill a window of the sink."""
     return b"%04d" % number + b"x" * (ROW_BYTES - 4)
-
-
-def waited(done: Callable[[], bool]) -> None:
-    """Raises: TimeoutError."""
-    until_s = time.monotonic() + WAIT_S
-    while not done():
-        if time.monotonic() > until_s:
-            raise TimeoutError
-        time.sleep(_POLL_S)
 
 
 def batch_of(numbers: range) -> Any:
@@ -72,7 +62,7 @@ def fetching(folder: Path, *, reversed_again: bool) -> Callable[[Iterator[Any]],
             next(batches)  # one map output was there
             yield from (batch_of(range(at, at + 1)) for at in range(EARLY))
             (folder / "begun").touch()
-            waited((folder / "deleted").exists)
+            eventually("the shuffle files are deleted", (folder / "deleted").exists)
         for _ in batches:
             pass
         if first:
@@ -100,7 +90,7 @@ def speculated(folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
         for at in range(ROWS):
             yield batch_of(range(at, at + 1))
             if at == EARLY and not context.attemptNumber():
-                waited((folder / "attempt-1").exists)
+                eventually("a second attempt runs", (folder / "attempt-1").exists)
                 (folder / "beside").touch()
 
     return run
@@ -140,7 +130,7 @@ class Cluster:
         folder.mkdir()
 
         def delete() -> None:
-            waited(lambda: self.held(topic) >= STORED)
+            eventually("the first rows are stored", lambda: self.held(topic) >= STORED)
             for found in self.folder.glob("local/**/shuffle_*.data"):
                 found.unlink()
             (folder / "deleted").touch()
@@ -235,19 +225,29 @@ def _second_host(spark: SparkSession) -> None:
     more = field.get(backend), None, option.apply(2), scala.conf(), option.empty()
     worker = machine.org.apache.spark.deploy.worker.Worker
     worker.startRpcEnvAndEndpoint(SECOND_HOST, 0, 0, 1, EXECUTOR_MIB, *more)
-    waited(lambda: scala.getExecutorMemoryStatus().size() > EXECUTORS)
+    eventually(
+        "both executors are registered", lambda: scala.getExecutorMemoryStatus().size() > EXECUTORS
+    )
+
+
+def outcomes(cluster: Cluster) -> Iterator[str]:
+    """What each of PARTS said."""
+    yield cluster.speculation("speculated")
+    cluster.spark.conf.set("spark.speculation", "false")
+    yield cluster.fetch_failure("same", reversed_again=False)
+    yield cluster.fetch_failure("reversed", reversed_again=True)
+    yield cluster.many_tasks("many")
+    yield cluster.archive("many")
+    yield cluster.rollups()
 
 
 def main(url: str, key: str, folder: str) -> None:
     """Run everything once."""
-    cluster = Cluster(url, key, Path(folder))
-    said = {"speculated": cluster.speculation("speculated")}
-    cluster.spark.conf.set("spark.speculation", "false")
-    said["same"] = cluster.fetch_failure("same", reversed_again=False)
-    said["reversed"] = cluster.fetch_failure("reversed", reversed_again=True)
-    said["many"] = cluster.many_tasks("many")
-    said["archive"] = cluster.archive("many")
-    said["rollups"] = cluster.rollups()
+    cluster, said = Cluster(url, key, Path(folder)), {}
+    for part, outcome in zip(PARTS, outcomes(cluster), strict=True):
+        said[part] = outcome
+        sys.stdout.write(f"done: {part}\n")
+        sys.stdout.flush()
     sys.stdout.write(json.dumps(said) + "\n")
     app = cluster.spark.sparkContext.applicationId
     cluster.spark.stop()

@@ -1,19 +1,15 @@
 """On executors of their own: what a failed fetch, speculation and many tasks store; the archive."""
 
-import json
-import subprocess
+import os
 import sys
 from collections import Counter
 from dataclasses import dataclass
 
 import pytest
-from tests.spark.cluster.cluster_job import MANY_TASKS, ROWS
+from tests.spark.cluster.cluster_job import MANY_TASKS, PARTS, ROWS
 from tests.spark.conftest import TalosServer
 from tests.spark.kills.copying import ROOT, read_all
-
-JOB_S = 800.0  # also beside much other work
-
-pytestmark = pytest.mark.timeout(900)
+from tests.spark.standalone.standalone_cluster import Family
 
 
 @dataclass(frozen=True)
@@ -33,9 +29,15 @@ def outcome(server: TalosServer, tmp_path_factory: pytest.TempPathFactory) -> Ou
     folder = tmp_path_factory.mktemp("cluster")
     command = [sys.executable, "-m", "tests.spark.cluster.cluster_job"]
     command += [server.url, server.key, str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=JOB_S)
-    assert done.returncode == 0, done.stderr[-5_000:]
-    return Outcome(json.loads(done.stdout.splitlines()[-1]), server)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+    job = Family(folder, command, environment, ROOT)
+    try:
+        for part in PARTS:
+            job.wait_for(f"done: {part}\n")
+        assert job.wait() == 0, job.said()
+    finally:
+        job.kill()
+    return Outcome(job.report(PARTS[0]), server)
 
 
 def test_a_stage_that_runs_again_after_a_failed_fetch_stores_nothing_twice(

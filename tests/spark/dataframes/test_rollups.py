@@ -36,7 +36,6 @@ from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.service_events.side_output import side_folder
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 
-pytestmark = pytest.mark.timeout(300)  # a large batch makes many jobs: 1 s on a quiet machine
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
 STEP_MS = 10_000
 MESSAGES = "partition INT, offset BIGINT, value BINARY, append_time TIMESTAMP"

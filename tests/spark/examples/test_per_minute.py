@@ -5,16 +5,15 @@ In its first run a query fails for a reason that passes, as it does on a busy ma
 
 import json
 import os
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from tests.spark.archived import archived, each_once
 from tests.spark.conftest import TalosServer
 from tests.spark.java_classes import quick_environment
 from tests.spark.kills.copying import read_all
+from tests.waiting import completed
 
 from opentalos.sdk import Message, SimpleProducer, TalosAdmin
 
@@ -22,7 +21,6 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "spark_per_minute.p
 MINUTE_MS = 60_000
 BEGIN_MS = 29_000_000 * MINUTE_MS
 TARGET_PARTITIONS = 2
-RUN_S = 480.0  # 15 s on a quiet machine, 230 s beside twenty busy processes for each core
 # Spark waits ten seconds for the Python of a query's source; a busy machine may need longer.
 LATE = """
 import os, sys, time
@@ -64,7 +62,7 @@ def run(server: TalosServer, folder: Path, **more: str) -> str:
         **quick_environment(),
         **more,
     }
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=RUN_S)
+    done = completed(command, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(done.stdout.splitlines()) == ["archive is done", "per-minute is done"]
     return done.stderr
@@ -78,7 +76,6 @@ def late_once(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": path, "LATE_FLAG": str(folder / "was-late")}
 
 
-@pytest.mark.timeout(1000)
 def test_the_example_counts_each_minute_once(server: TalosServer, tmp_path: Path) -> None:
     with TalosAdmin(server.config) as admin:
         admin.topics.create("clicks", partitions=1)

@@ -77,6 +77,9 @@ def _first(marker: Path) -> bool:
     return True
 
 
+WRITERS: Final = (DeltaFileWriter, FailingWriter, KillingWriter)
+
+
 class FailingStore(DeltaStore):
     """A store whose tasks fail, by turns."""
 
@@ -157,12 +160,14 @@ def main(lake: str, folder: Path) -> None:
     level_0 = pipeline_table(settings.home, lake, LAYOUT, create=True)
     take = MonitoringWriter(settings, level_0, store)
     said: dict[str, Any] = {}
-    for batch, failing in enumerate((DeltaFileWriter, FailingWriter, KillingWriter)):
+    for batch, failing in enumerate(WRITERS):
         store.failing = failing
         before = len(list(left_over(store)))
         superseded = store._create(METRICS.layout()).parts().num_rows
         take(messages(spark, batch), batch)
         said[failing.__name__] = len(list(left_over(store))) - before - superseded
+        sys.stdout.write(f"done: {failing.__name__}\n")
+        sys.stdout.flush()
     store.failing = DeltaFileWriter
     take(messages(spark, 1), 1)  # a batch that is repeated
     said["killed"] = (folder / "killed").exists()

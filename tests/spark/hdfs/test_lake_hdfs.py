@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.conftest import RunningBackends
+from tests.spark.queries import finished
 
 from opentalos.pipelines.lake.layout import TIME_TYPE, Layout, Span
 from opentalos.pipelines.lake.opening import open_lake_table
@@ -40,7 +41,7 @@ def test_a_stream_is_on_hdfs_once(
         writer = stream.parquet(str(tmp_path / "in")).writeStream.foreachBatch(LakeSink(table))
         checkpoint = str(tmp_path / "checkpoint")
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-        assert query.awaitTermination(240)
+        finished(query)
 
     run()
     (tmp_path / "checkpoint" / "commits" / "0").unlink()  # as if the driver died after the commit

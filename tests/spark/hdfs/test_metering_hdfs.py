@@ -1,10 +1,8 @@
 """Usage and measurements in tables of Delta on a real HDFS: written, reconciled, billed."""
 
 import json
-import time
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,8 +13,8 @@ from tests.conftest import RunningBackends
 from tests.server_process import ServerProcess
 from tests.spark.billing.test_bill_kills import PLAN
 from tests.spark.conftest import TalosServer
-from tests.spark.pipeline_process import WAIT_S, until
-from tests.spark.queries import started
+from tests.spark.queries import finished, started
+from tests.waiting import eventually
 
 from opentalos.cli.main import talos
 from opentalos.pipelines.billing.pipeline import BILLING
@@ -30,9 +28,8 @@ from opentalos.pipelines.monitoring import rollups
 from opentalos.pipelines.monitoring.pipeline import MONITORING
 from opentalos.pipelines.pipeline import PipelineSettings, StreamPipeline
 from opentalos.sdk import SimpleProducer, TalosAdmin
-from opentalos.sdk.errors import TopicNotExist
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.backend
 TOPIC, RECORDS = "metered-on-hdfs", 40
 
 
@@ -52,7 +49,7 @@ def test_usage_on_hdfs_is_reconciled_exported_and_billed(
         )
         fill(server)
         for topic in (metering.TOPIC, monitoring.TOPIC):
-            until(partial(is_there, server, topic), lambda: "no service topics")
+            server.wait_for_topic(topic)
         assert metered(spark, settings).difference == 0
         fill(server)
         found = metered(spark, settings)
@@ -74,29 +71,21 @@ def fill(server: TalosServer) -> None:
         producer.put([b"x"] * RECORDS)
 
 
-def is_there(server: TalosServer, topic: str) -> bool:
-    """A new server creates its own topics when it has become ready."""
-    with TalosAdmin(server.config) as admin:
-        try:
-            return bool(admin.offsets(topic))
-        except TopicNotExist:
-            return False
-
-
 def run(spark: SparkSession, settings: PipelineSettings, pipeline: StreamPipeline) -> None:
-    assert started(lambda: pipeline.start(spark, settings)).awaitTermination(int(WAIT_S))
+    finished(started(lambda: pipeline.start(spark, settings)))
 
 
 def metered(spark: SparkSession, settings: PipelineSettings) -> Reconciliation:
     """Meter until nothing is pending; usage of a minute is published some time later."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
+
+    def whole() -> Reconciliation | None:
         run(spark, settings, METERING)
         found = reconcile(settings.url, settings.key, settings.home, lake=settings.lake)
-        if not found.pending:
-            return found
-        assert time.monotonic() < deadline, found
-        time.sleep(0.5)
+        return None if found.pending else found
+
+    found = eventually("usage has all records", whole)
+    assert found is not None
+    return found
 
 
 def check_results(spark: SparkSession, settings: PipelineSettings) -> None:

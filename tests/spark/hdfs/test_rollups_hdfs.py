@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.conftest import RunningBackends
-from tests.spark.hdfs.rollup_job import HOUR, PARTITIONS, STEPS
+from tests.spark.hdfs.rollup_job import HOUR, PARTITIONS, STEPS, WRITERS
 from tests.spark.kills.copying import ROOT
+from tests.spark.standalone.standalone_cluster import Family
 
 from opentalos.cli.main import talos
 from opentalos.pipelines.lake.opening import open_existing
@@ -21,8 +21,7 @@ from opentalos.pipelines.monitoring.rollup_tables import METRICS
 from opentalos.pipelines.olap.delta_store import DeltaStore
 from opentalos.pipelines.olap.store import Group, Measure, Selection
 
-JOB_S = 500.0  # also beside much other work
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.backend
 BYTES = STEPS * PARTITIONS * (PARTITIONS + 1) // 2  # partition n puts n bytes in each step
 COUNTS = PARTITIONS * STEPS * (STEPS + 1) // 2
 
@@ -42,11 +41,14 @@ def outcome(backends: RunningBackends, tmp_path_factory: pytest.TempPathFactory)
     command = [sys.executable, "-m", "tests.spark.hdfs.rollup_job", lake, str(folder)]
     path = f"{ROOT}{os.pathsep}{ROOT / 'src'}"
     environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=JOB_S
-    )
-    assert done.returncode == 0, done.stderr[-5_000:]
-    return Outcome(json.loads(done.stdout.splitlines()[-1]), lake)
+    job = Family(folder, command, environment, ROOT)
+    try:
+        for writer in WRITERS:
+            job.wait_for(f"done: {writer.__name__}\n")
+        assert job.wait() == 0, job.said()
+    finally:
+        job.kill()
+    return Outcome(job.report(WRITERS[0].__name__), lake)
 
 
 def sums(lake: str, table: str, *measures: Measure) -> list[Any]:

@@ -8,7 +8,6 @@ import os
 import random
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from tests.spark.archived import each_once
 from tests.spark.billing.test_bill_kills import PLAN
 from tests.spark.conftest import TalosServer
 from tests.spark.kills.copying import KEYS, PARTITIONS, ROOT, Copying, read_all
-from tests.spark.pipeline_process import PipelineProcess, until
+from tests.spark.pipeline_process import PipelineProcess
 from tests.spark.standalone.standalone_cluster import (
     Family,
     StandaloneCluster,
@@ -32,8 +31,9 @@ from tests.spark.standalone.standalone_cluster import (
     killed,
     small_driver,
 )
+from tests.waiting import elapse, eventually, limit_s
 
-from opentalos.pipelines.billing.reconcile import reconcile
+from opentalos.pipelines.billing.reconcile import Reconciliation, reconcile
 from opentalos.pipelines.lake.layout import Span
 from opentalos.pipelines.lake.opening import open_existing, pipeline_table
 from opentalos.pipelines.lake.periods.month import Month
@@ -54,7 +54,6 @@ BATCH: Final = 20_000  # messages of a trigger, at most
 OUTAGE_S: Final = 900  # of Python workers, too, which Spark gives ten seconds to start
 LATER_S: Final = 4.0  # at most from what is waited for to the kill
 PRICE: Final = Decimal("0.0001")  # of a record, in PLAN
-CLOSING_S: Final = 600.0  # for copy, archive and usage to have everything
 
 
 class Traffic(threading.Thread):
@@ -163,11 +162,10 @@ class ClusterKills:
     def close(self) -> dict[str, int]:
         """Nothing is put any more: one driver takes the rest. Returns how much was judged."""
         with self.driver() as driver:
-            until(self._whole, lambda: f"copy or archive lack rows:\n{driver.said()}", CLOSING_S)
-            found = reconcile(
-                self.server.url, self.server.key, self.home, lake=self.lake, wait_s=CLOSING_S
-            )
+            eventually("copy and archive have all rows", self._whole, state=driver.said)
+            found = eventually("usage has all records", self._metered, state=driver.said)
             assert driver.stop() == 0, driver.said()
+        assert found is not None
         assert (found.difference, found.pending, found.late) == (0, 0, []), found
         self.copying.check()
         self._check_archive()
@@ -184,12 +182,16 @@ class ClusterKills:
 
     def executors(self, driver: Family) -> list[psutil.Process]:
         """Of the driver that runs; those of one that was killed end by themselves."""
-        until(lambda: "Spark UI: " in driver.said(), driver.said)
-        until(lambda: bool(self.spark.executors()), driver.said)
-        return self.spark.executors()
+        driver.wait_for("Spark UI: ")
+        return eventually("an executor runs", self.spark.executors, state=driver.said)
 
     def _later(self) -> None:
-        time.sleep(self._dice.uniform(0.0, LATER_S))
+        elapse("the kill falls anywhere in a batch", self._dice.uniform(0.0, LATER_S))
+
+    def _metered(self) -> Reconciliation | None:
+        server = self.server
+        found = reconcile(server.url, server.key, self.home, lake=self.lake, wait_s=limit_s())
+        return None if found.pending else found
 
     def _whole(self) -> bool:
         return self.copying.whole() and self._archived() >= self.sent

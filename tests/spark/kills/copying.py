@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ import psutil
 from tests.spark.conftest import TalosServer
 from tests.spark.kills.copy_topic import ROWS_OF_BATCH
 from tests.spark.kills.pausing_sink import FOLDER_VARIABLE
+from tests.waiting import eventually, limit_s
 
 from opentalos.sdk import ClientConfig, Message, SimpleConsumer, TalosAdmin, TalosProducer
 
@@ -20,9 +20,6 @@ ROOT = Path(__file__).resolve().parents[3]
 PARTITIONS = 3
 KEYS = tuple(f"{letter * 6}-{number}" for number, letter in enumerate("aeimquyz"))
 LEFT_MESSAGES = 4_000
-LIFE_S = 300.0  # until a life has done what is waited for
-END_S = 20.0  # until all processes of a life are gone
-_STEP_S = 0.05
 _STDERR_CHARACTERS = 3_000
 
 
@@ -93,7 +90,7 @@ class Copying:
     def copy_the_rest(self) -> None:
         """One life to the end of the source."""
         with self.flag("once"), self.life() as life:
-            life.wait_for(lambda: life.ended)
+            life.wait_for("everything is copied", lambda: life.ended)
             assert life.status == 0, life.stderr()
 
     def check(self) -> None:
@@ -139,13 +136,16 @@ class Life:
     def stderr(self) -> str:
         return self._stderr.read_text(errors="replace")[-_STDERR_CHARACTERS:]
 
-    def wait_for(self, done: Callable[[], bool]) -> None:
-        """Until it is so. Fails if it takes too long, or the program ends before."""
-        deadline_s = time.monotonic() + LIFE_S
-        while not done():
+    def wait_for(self, what: str, done: Callable[[], bool]) -> None:
+        """Until it is so. Fails if the program ends before."""
+
+        def seen() -> bool:
+            if done():
+                return True
             assert not self.ended or done(), f"it ended by itself: {self.stderr()}"
-            assert time.monotonic() < deadline_s, f"nothing happened: {self.stderr()}"
-            time.sleep(_STEP_S)
+            return False
+
+        eventually(what, seen, state=self.stderr)
 
     def kill(self, *, workers: bool) -> None:
         """SIGKILL to driver and JVM, and to the Python workers too or they find out themselves."""
@@ -160,7 +160,7 @@ class Life:
         for item in family if workers else ():
             with suppress(psutil.NoSuchProcess):
                 item.kill()
-        alive = psutil.wait_procs(family, END_S)[1]
+        alive = psutil.wait_procs(family, limit_s())[1]
         for item in alive:
             item.kill()
         assert not alive, f"processes outlived their driver: {alive}"

@@ -1,6 +1,7 @@
 """``format("talos")`` whose sink does what a test asks for by files in a folder."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,9 +16,8 @@ from opentalos.pipelines.datasource.sink.options import WriteOptions, write_opti
 from opentalos.pipelines.datasource.sink.writers import TalosStreamWriter, Written
 
 FOLDER_VARIABLE: Final = "TALOS_TEST_FOLDER"  # all processes of a driver inherit it
-PAUSE_COMMIT: Final = "pause-commit"  # there: a commit says so and waits for its end
+PAUSE_COMMIT: Final = "pause-commit"  # there: a commit says so and waits to be killed
 FAIL_TASKS: Final = "fail-tasks"  # there: a task's first attempt fails once everything is stored
-_PAUSE_S: Final = 120.0
 
 
 class PausingWriter(TalosStreamWriter):
@@ -40,7 +40,7 @@ class PausingWriter(TalosStreamWriter):
         super().commit(messages, batchId)
         if (self._folder / PAUSE_COMMIT).exists():
             (self._folder / f"paused-{batchId}").touch()
-            time.sleep(_PAUSE_S)
+            signal.pause()
 
 
 class PausingDataSource(TalosDataSource):

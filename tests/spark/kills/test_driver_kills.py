@@ -5,7 +5,6 @@ The copy is judged as the plain SDK reads it, and nothing is de-duplicated.
 
 import os
 import random
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,10 +13,11 @@ from tests.server_process import ServerProcess
 from tests.spark.conftest import TalosServer
 from tests.spark.kills.copying import Copying
 from tests.spark.kills.pausing_sink import FAIL_TASKS, PAUSE_COMMIT
+from tests.waiting import elapse
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "2"))
 FIRST_BATCHES_S = 2.0  # within so long after a life's first commit it is killed
-pytestmark = pytest.mark.timeout(600 + 180 * KILLS)
+pytestmark = pytest.mark.timeout(900 + 120 * KILLS)  # twenty in ``make faults``
 
 
 @pytest.fixture
@@ -36,11 +36,12 @@ def test_kill_9_of_drivers_loses_and_repeats_nothing(server: TalosServer, tmp_pa
         copying.top_up()
         with copying.life() as life:
             if number % 2:  # at any time
-                life.wait_for(copying.gone_on())
-                time.sleep(chance.uniform(0.0, FIRST_BATCHES_S))
+                life.wait_for("another batch is committed", copying.gone_on())
+                elapse("the kill falls anywhere in a batch", chance.uniform(0.0, FIRST_BATCHES_S))
             else:  # after the puts, before Spark writes down that they are done
                 with copying.flag(PAUSE_COMMIT):
-                    life.wait_for((tmp_path / f"paused-{copying.batches()}").exists)
+                    paused = tmp_path / f"paused-{copying.batches()}"
+                    life.wait_for("a commit pauses", paused.exists)
             life.kill(workers=number % 4 < 2)
         replays += copying.replayed_next()
     copying.copy_the_rest()
@@ -66,9 +67,9 @@ def test_kill_9_of_the_server_under_a_query_loses_and_repeats_nothing(
     with copying.life() as life:
         for _ in range(max(KILLS, 2)):
             copying.top_up()
-            life.wait_for(copying.gone_on())
-            time.sleep(chance.uniform(0.0, FIRST_BATCHES_S))
+            life.wait_for("another batch is committed", copying.gone_on())
+            elapse("the kill falls anywhere in a batch", chance.uniform(0.0, FIRST_BATCHES_S))
             server.process.kill()
             server.process.start()
-        life.wait_for(copying.whole)
+        life.wait_for("the copy is whole", copying.whole)
     copying.check()

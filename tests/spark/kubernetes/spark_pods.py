@@ -18,13 +18,13 @@ import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.java_gateway import launch_gateway
 from tests.spark.java_classes import QUICK
+from tests.waiting import ended
 
 from opentalos.adapters.java_home import lean_spark_home, spark_java_home
 
 APPLICATION: Final = "spark-0123456789abcdef"
 NOWHERE: Final = "https://127.0.0.1:9"  # of the client that nothing here asks anything
 TEMPLATE: Final = "spark.kubernetes.executor.podTemplateFile"
-END_S: Final = 30.0
 
 
 class SparkPods:
@@ -43,7 +43,7 @@ class SparkPods:
     def close(self) -> None:
         self._gateway.shutdown()
         self._gateway.proc.stdin.close()
-        self._gateway.proc.wait(END_S)
+        ended(self._gateway.proc, "Java ends")
 
     def of(self, words: Sequence[str]) -> dict[str, Any]:
         """What Spark makes of a command line of spark-submit."""

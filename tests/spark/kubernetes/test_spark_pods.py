@@ -18,6 +18,7 @@ import yaml
 from tests.doc_page import DOCS
 from tests.e2e.deploy.chart import ROOT, Document, check
 from tests.spark.java_classes import QUICK
+from tests.waiting import completed
 
 from opentalos.adapters.java_home import lean_spark_home, spark_java_home
 from opentalos.backends.ports import HOST, free_ports
@@ -28,7 +29,6 @@ DOCKERFILE = DEPLOY / "container" / "Dockerfile"
 SCRIPT = DEPLOY / "container" / "spark.sh"
 PAGE = "operating/spark-cluster.md"
 KEY = "talos-key"
-PROGRAM_S = 240.0
 _BLOCK = re.compile(r"^```\n(kubectl apply.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -63,9 +63,9 @@ def environment(**more: str) -> dict[str, str]:
 
 def run(*command: str | Path, environment: dict[str, str], given: str = "") -> tuple[int, str]:
     """Exit status, and what it said."""
-    done = subprocess.run(
-        list(map(str, command)), cwd=ROOT, env=environment, input=given,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PROGRAM_S,
+    done = completed(
+        command, cwd=ROOT, env=environment, input=given,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     return done.returncode, done.stdout
 
@@ -73,12 +73,11 @@ def run(*command: str | Path, environment: dict[str, str], given: str = "") -> t
 @pytest.fixture(scope="module")
 def made() -> dict[str, Any]:
     """What Spark makes of the documented submission."""
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "tests.spark.kubernetes.spark_pods"], cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"},
-        input=json.dumps(submission()), capture_output=True, text=True, timeout=PROGRAM_S,
+        input=json.dumps(submission()), check=True,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

@@ -9,6 +9,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.spark.queries import finished
 
 from opentalos.model.errors import BadRequest
 from opentalos.pipelines.lake.lake_table import LakeTable
@@ -52,7 +53,7 @@ def run(rows: DataFrame, sink: LakeSink, checkpoint: Path) -> None:
     query = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
     started = query.trigger(availableNow=True).start()
     try:
-        assert started.awaitTermination(240)
+        finished(started)
     finally:
         started.stop()
 

@@ -14,8 +14,6 @@ from opentalos.pipelines.olap.druid_store import DruidStore
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 from opentalos.pipelines.olap.store import OlapStore
 
-START_TIMEOUT_S = 180  # of the first test that needs Druid; 25 s on a quiet machine
-
 
 @pytest.fixture(scope="session")
 def run() -> str:

@@ -18,7 +18,7 @@ from opentalos.pipelines.olap.druid_store import DruidStore
 from opentalos.wire.metrics.measures import MEASURES, Kind, Scope
 from opentalos.wire.metrics.sketch import bucket_of
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.backend
 
 STEP_MS = 120_000  # as for a range of some hours
 TIMES = (HOUR, HOUR + 30 * 60_000)

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 from tests.spark.conftest import TalosServer
-from tests.spark.queries import started
+from tests.spark.queries import finished, started
 
-from opentalos.model.errors import TalosError
 from opentalos.model.names import METRICS_TOPIC
 from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
 from opentalos.pipelines.monitoring.pipeline import MONITORING
@@ -23,26 +21,15 @@ from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.sdk import SimpleProducer
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 
-pytestmark = pytest.mark.timeout(400)  # four runs of a stream; 20 s on a quiet machine
-
 SERVICE = "test-monitoring"
 STEP_MS = 10_000
-TOPIC_WAIT_S = 60.0  # the server makes the topic with its first measurements
 
 
 def put(server: TalosServer, values: list[bytes]) -> None:
     """Into the topic of measurements, as soon as it is there."""
-    deadline = time.monotonic() + TOPIC_WAIT_S
-    while True:
-        try:
-            with SimpleProducer(server.config, METRICS_TOPIC, 0) as producer:
-                producer.put(values)
-        except TalosError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
-        else:
-            return
+    server.wait_for_topic(METRICS_TOPIC)
+    with SimpleProducer(server.config, METRICS_TOPIC, 0) as producer:
+        producer.put(values)
 
 
 def row(at_ms: int, value: float) -> bytes:
@@ -72,7 +59,7 @@ def test_a_replay_of_the_whole_topic_changes_nothing(
     settings = PipelineSettings(url=server.url, key=server.key, home=tmp_path, available_now=True)
 
     def run() -> None:
-        assert started(lambda: MONITORING.start(spark, settings)).awaitTermination(300)
+        finished(started(lambda: MONITORING.start(spark, settings)))
 
     put(server, [row(hour + step * STEP_MS, step) for step in (1, 2, 7)] + [b"{no JSON"])
     run()

@@ -4,6 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.waiting import limit_s
 
 from opentalos.adapters.druid.archive import DruidArchive
 from opentalos.backends.druid import DruidBackend
@@ -69,7 +70,7 @@ def rows() -> dict[str, pa.Table]:
 def archive(druid: DruidBackend) -> DruidArchive:
     DruidStore(druid.url, (METRICS,)).replace(HOUR, rows())
     broker = druid.url.removeprefix("druid://").split(",")[1]
-    return DruidArchive(f"http://{broker}", timeout_s=60.0)
+    return DruidArchive(f"http://{broker}", timeout_s=limit_s())
 
 
 def query(measure: str = "put_messages", **fields: Any) -> ArchiveQuery:
@@ -77,7 +78,6 @@ def query(measure: str = "put_messages", **fields: Any) -> ArchiveQuery:
     return ArchiveQuery(measure=measure, **given | fields)
 
 
-@pytest.mark.timeout(300)
 async def test_amounts_by_topic_partition_and_server(archive: DruidArchive) -> None:
     every = ArchivePlace()
     minutes = await archive.read(query(step_ms=MINUTE_MS))
@@ -96,13 +96,11 @@ async def test_amounts_by_topic_partition_and_server(archive: DruidArchive) -> N
     assert servers == {ArchivePlace(server="s1"): {0: 213.0}, ArchivePlace(server="s2"): {0: 2.0}}
 
 
-@pytest.mark.timeout(300)
 async def test_a_gauge_shows_the_sum_of_the_partitions_peaks(archive: DruidArchive) -> None:
     found = await archive.read(query("consumer_lag", gauge=True, step_ms=2 * MINUTE_MS))
     assert list(found[ArchivePlace()].values()) == [10.0]
 
 
-@pytest.mark.timeout(300)
 async def test_a_percentile_is_of_merged_counts(archive: DruidArchive) -> None:
     asked = {"split": ("server",), "places": (), "step_ms": 2 * MINUTE_MS}
     for percent, milliseconds in ((50.0, 1.0), (99.0, 50.0)):
@@ -111,7 +109,6 @@ async def test_a_percentile_is_of_merged_counts(archive: DruidArchive) -> None:
         assert value == pytest.approx(milliseconds, rel=0.02)
 
 
-@pytest.mark.timeout(300)
 async def test_what_druid_refuses_or_cannot_do_is_said(archive: DruidArchive) -> None:
     with pytest.raises(BadRequest, match="Druid"):
         await archive._rows({"query": "SELECT nothing FROM nowhere"})

@@ -12,6 +12,7 @@ from tests.e2e.memory_cluster import memory_cluster, settled
 from tests.server_process import ROOT_KEY
 from tests.spark.conftest import TalosServer
 from tests.spark.quota.usage import Use, write_hour
+from tests.waiting import eventually_async, limit_s
 
 from opentalos.model.errors import ConfigError
 from opentalos.model.message import PartitionKey
@@ -79,7 +80,7 @@ async def test_weights_follow_the_traffic_of_past_days(spark: SparkSession, tmp_
             url=f"http://127.0.0.1:{servers[0].port}", key=key, home=tmp_path,
             options={"budget": "20", "dry-run": "true"},
         )  # fmt: skip
-        call = RestClient(client_config(settings, 20.0))
+        call = RestClient(client_config(settings, limit_s()))
         made = await asyncio.to_thread(
             call, "POST", "topics", {"name": "t", "partitions": PARTITIONS}
         )
@@ -96,16 +97,19 @@ async def test_weights_follow_the_traffic_of_past_days(spark: SparkSession, tmp_
         await asyncio.to_thread(TRAFFIC_WEIGHTS.run, spark, settings)
         assert "expected from 2 days" in shown(settings)
         assert "dry run: no weight was changed" in shown(settings)
-        before = (await asyncio.to_thread(call, "GET", "cluster"))["servers"]
-        assert {item["virtual_nodes"] for item in before} == {128}
+
+        async def weights() -> set[int]:
+            shown = (await asyncio.to_thread(call, "GET", "cluster"))["servers"]
+            return {item["virtual_nodes"] for item in shown}
+
+        assert await weights() == {128}
         await asyncio.to_thread(
             TRAFFIC_WEIGHTS.run, spark, replace(settings, options={"budget": "20"})
         )
         assert "variance across servers" in shown(settings)
         assert "to move" in shown(settings)
-        async with asyncio.timeout(10):
-            while True:
-                after = (await asyncio.to_thread(call, "GET", "cluster"))["servers"]
-                if {item["virtual_nodes"] for item in after} != {128}:
-                    break
-                await asyncio.sleep(0.1)
+
+        async def changed() -> bool:
+            return await weights() != {128}
+
+        assert await eventually_async("the cluster has other weights", changed)

@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -21,9 +20,8 @@ from opentalos.pipelines.lake.layout import Batch, DataFile
 FOLDER_VARIABLE: Final = "TALOS_TEST_FOLDER"
 STOP: Final = "stop"  # there: the next commit stops the process
 STOPPED: Final = "stopped"  # it has the process's pid
-CONTINUE: Final = "continue"  # there: the commit is made once the process continues
+CONTINUE: Final = "continue"  # a pipe: a byte in it lets the commit be made
 OUTCOME: Final = "outcome"  # of the late commit
-_POLL_S: Final = 0.01
 
 _commit = DeltaLakeTable.commit
 
@@ -43,8 +41,8 @@ def commit(self: DeltaLakeTable, batch: Batch, files: Sequence[DataFile]) -> boo
 def _late(table: DeltaLakeTable, batch: Batch, files: Sequence[DataFile], folder: Path) -> None:
     (folder / STOPPED).write_text(str(os.getpid()))
     os.kill(os.getpid(), signal.SIGSTOP)
-    while not (folder / CONTINUE).exists():  # this thread may run on for a moment
-        time.sleep(_POLL_S)
+    with (folder / CONTINUE).open("rb") as pipe:  # this thread may run on for a moment
+        pipe.read(1)
     try:
         outcome = f"committed: {_commit(table, batch, files)}"
     except Exception as error:

@@ -1,7 +1,6 @@
 """What is missing is one line that says what to do, before anything is waited for."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from tests.server_process import TALOS
 from tests.spark.conftest import TalosServer
 from tests.spark.pipeline_process import PipelineProcess
+from tests.waiting import completed
 
 NOBODY = ("--url", "http://127.0.0.1:9", "--as", "A:secret-of-nobody")
 RUN = ("pipeline", "run", "archive", "-o", "archive.topics=a", *NOBODY)
@@ -21,9 +21,7 @@ main()
 
 
 def said(*command: str, **environment: str) -> str:
-    done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60
-    )
+    done = completed(command, env={**os.environ, **environment})
     assert done.returncode == 1
     assert done.stdout == ""
     return done.stderr

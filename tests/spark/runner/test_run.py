@@ -1,7 +1,6 @@
 """``talos pipeline run`` with real processes: locks, servers that are away, topics that go."""
 
 import json
-import time
 from pathlib import Path
 
 import psutil
@@ -9,14 +8,14 @@ import pytest
 from tests.server_process import ServerProcess
 from tests.spark.archived import archived, each_once
 from tests.spark.conftest import TalosServer
-from tests.spark.pipeline_process import PipelineProcess, until
+from tests.spark.pipeline_process import PipelineProcess
+from tests.waiting import elapse, eventually
 
-from opentalos.model.errors import TopicNotExist
 from opentalos.model.names import METRICS_TOPIC, USAGE_TOPIC
 from opentalos.sdk import SimpleProducer, TalosAdmin
 
 TOPIC = "streamed"
-STOP_S_MAX = 30.0  # from SIGTERM to the end; seconds on a quiet machine
+TRIGGER_S = 1
 
 
 def put(server: TalosServer, count: int) -> None:
@@ -24,15 +23,12 @@ def put(server: TalosServer, count: int) -> None:
         producer.put([b"x"] * count)
 
 
-def is_there(admin: TalosAdmin, name: str) -> bool:
-    try:
-        admin.topics.describe(name)
-    except TopicNotExist:
-        return False
-    return True
+def wait_archived(home: Path, run: PipelineProcess, count: int) -> None:
+    rows = f"{count} messages are archived"
+    eventually(rows, lambda: len(archived(home / "archive")) >= count, state=run.said)
+    assert archived(home / "archive") == each_once({0: count})
 
 
-@pytest.mark.timeout(600)
 def test_a_run_waits_for_its_server_and_ends_with_its_topic(tmp_path: Path) -> None:
     process = ServerProcess(tmp_path / "server")
     server = TalosServer(process.start())
@@ -41,23 +37,22 @@ def test_a_run_waits_for_its_server_and_ends_with_its_topic(tmp_path: Path) -> N
         admin.topics.create(TOPIC, partitions=1)
     put(server, 50)
     process.kill()
-    argv = ("run", "archive", "-o", f"archive.topics={TOPIC}", "--trigger", "1")
+    argv = ("run", "archive", "-o", f"archive.topics={TOPIC}", "--trigger", str(TRIGGER_S))
     run = PipelineProcess(server, home, *argv)
     try:
         run.wait_for("s for the server: ")  # down at the start
         process.start()
-        until(lambda: len(archived(home / "archive")) == 50, run.said)
+        wait_archived(home, run, 50)
 
         other = PipelineProcess(server, home, *argv)
         assert other.wait() == 1
         assert f"archive is already running on {home} (pid {run.pid})" in other.said()
 
         process.kill()  # down in between
-        time.sleep(2)
+        elapse("a trigger finds no server", 2 * TRIGGER_S)
         process.start()
         put(server, 50)
-        until(lambda: len(archived(home / "archive")) == 100, run.said)
-        assert archived(home / "archive") == each_once({0: 100})
+        wait_archived(home, run, 100)
 
         with TalosAdmin(server.config) as admin:
             admin.topics.delete(TOPIC)
@@ -68,7 +63,6 @@ def test_a_run_waits_for_its_server_and_ends_with_its_topic(tmp_path: Path) -> N
         process.stop()
 
 
-@pytest.mark.timeout(300)
 def test_sigterm_ends_a_run_between_two_batches(server: TalosServer, tmp_path: Path) -> None:
     with TalosAdmin(server.config) as admin:
         admin.topics.create("stopped", partitions=1)
@@ -78,9 +72,7 @@ def test_sigterm_ends_a_run_between_two_batches(server: TalosServer, tmp_path: P
     run = PipelineProcess(server, tmp_path, *argv)
     try:
         run.wait_for('"rows": 10')
-        began = time.monotonic()
         assert run.stop() == 0
-        assert time.monotonic() - began < STOP_S_MAX
     finally:
         run.kill()
     events = [json.loads(line) for line in run.said().splitlines() if line.startswith("{")]
@@ -88,7 +80,6 @@ def test_sigterm_ends_a_run_between_two_batches(server: TalosServer, tmp_path: P
     assert events[-1] == {"event": "note", "text": "stopped"}
 
 
-@pytest.mark.timeout(300)
 def test_the_end_of_its_java_ends_a_run_in_one_line(server: TalosServer, tmp_path: Path) -> None:
     with TalosAdmin(server.config) as admin:
         admin.topics.create("without-java", partitions=1)
@@ -106,7 +97,6 @@ def test_the_end_of_its_java_ends_a_run_in_one_line(server: TalosServer, tmp_pat
     assert "\ntalos: the Spark session failed: " in run.said()
 
 
-@pytest.mark.timeout(600)
 def test_several_share_a_session_and_one_that_fails_ends_all(
     server: TalosServer, tmp_path: Path
 ) -> None:
@@ -114,9 +104,8 @@ def test_several_share_a_session_and_one_that_fails_ends_all(
         admin.topics.create("shared", partitions=1)
     with SimpleProducer(server.config, "shared", 0) as producer:
         producer.put([b"x"] * 10)
-    with TalosAdmin(server.config) as admin:
-        for name in (METRICS_TOPIC, USAGE_TOPIC):
-            until(lambda: is_there(admin, name), lambda: f"{name} is not made")  # noqa: B023
+    for name in (METRICS_TOPIC, USAGE_TOPIC):
+        server.wait_for_topic(name)
     argv = ("run", "archive", "metering", "monitoring", "-o")
     both = PipelineProcess(server, tmp_path, *argv, "archive.topics=shared", "--available-now")
     try:

@@ -6,9 +6,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.spark.conftest import TalosServer
-from tests.spark.pipeline_process import PipelineProcess, until
+from tests.spark.pipeline_process import PipelineProcess
+from tests.waiting import eventually, limit_s
 
 from opentalos.sdk import SimpleProducer, TalosAdmin
 
@@ -16,11 +16,10 @@ TOPIC = "described"
 
 
 def fetched(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=30) as reply:
+    with urllib.request.urlopen(url, timeout=limit_s()) as reply:
         return json.load(reply)
 
 
-@pytest.mark.timeout(400)
 def test_jobs_on_sparks_page_have_rows_and_lag(server: TalosServer, tmp_path: Path) -> None:
     with TalosAdmin(server.config) as admin:
         admin.topics.create(TOPIC, partitions=1)
@@ -45,12 +44,16 @@ def test_jobs_on_sparks_page_have_rows_and_lag(server: TalosServer, tmp_path: Pa
             jobs = fetched(f"{page}/{application['id']}/jobs")
             return {job.get("description", "") for job in jobs}
 
-        until(lambda: any("batch 1," in text for text in descriptions()), run.said)
+        eventually(
+            "a job of the second batch is on the page",
+            lambda: any("batch 1," in text for text in descriptions()),
+            state=run.said,
+        )
         assert "archive: batch 0, 30 rows" in descriptions()
         assert "archive: batch 1, 20 rows, lag 20 before it" in descriptions()
         [application] = fetched(page)
         assert application["attempts"][0]["completed"] is False
-        with urllib.request.urlopen(f"{found[1]}/StreamingQuery/", timeout=30) as reply:
+        with urllib.request.urlopen(f"{found[1]}/StreamingQuery/", timeout=limit_s()) as reply:
             assert "archive" in reply.read().decode()
     finally:
         run.kill()

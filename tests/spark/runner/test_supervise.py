@@ -6,16 +6,17 @@ import signal
 from pathlib import Path
 
 import psutil
-import pytest
 from tests.spark.archived import archived, each_once
 from tests.spark.conftest import TalosServer
-from tests.spark.pipeline_process import PipelineProcess, until
+from tests.spark.pipeline_process import PipelineProcess
+from tests.waiting import eventually, scale
 
 from opentalos.model.names import METRICS_TOPIC
 from opentalos.sdk import SimpleConsumer, SimpleProducer, TalosAdmin
 from opentalos.wire.metrics.measurement import decode_measurement
 
 TOPIC = "supervised"
+STALL_S = 20.0  # a quiet run makes progress every second
 PIDS = re.compile(r"started archive, pid (\d+)")
 
 
@@ -26,7 +27,8 @@ def put(server: TalosServer, count: int) -> None:
 
 def wait_archived(home: Path, supervisor: PipelineProcess, count: int) -> None:
     folder = home / "archive"
-    until(lambda: len(archived(folder)) >= count, supervisor.said)
+    rows = f"{count} messages are archived"
+    eventually(rows, lambda: len(archived(folder)) >= count, state=supervisor.said)
     assert archived(folder) == each_once({0: count})
 
 
@@ -49,13 +51,12 @@ def alarms_measured(server: TalosServer) -> float:
     return total
 
 
-@pytest.mark.timeout(600)
 def test_a_run_that_dies_or_hangs_is_started_again(server: TalosServer, tmp_path: Path) -> None:
     with TalosAdmin(server.config) as admin:
         admin.topics.create(TOPIC, partitions=1)
     home, hook = tmp_path / "home", tmp_path / "alarms"
     argv = ("supervise", "archive", "-o", f"archive.topics={TOPIC}", "--trigger", "1")
-    more = ("--stall", "20", "--alarm-hook", f"tee -a {hook}")
+    more = ("--stall", f"{STALL_S * scale():g}", "--alarm-hook", f"tee -a {hook}")
     put(server, 100)
     first = PipelineProcess(server, home, *argv, *more)
     second = None

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from tests.spark.archived import each_once
 from tests.spark.conftest import TalosServer
-from tests.spark.pipeline_process import PipelineProcess, until
+from tests.spark.pipeline_process import PipelineProcess, runs
 from tests.spark.runner import stopping_talos
 from tests.spark.runner.stopping_talos import (
     CONTINUE,
@@ -22,13 +22,14 @@ from tests.spark.runner.stopping_talos import (
     STOP,
     STOPPED,
 )
+from tests.waiting import eventually, scale
 
 from opentalos.pipelines.runtime.home_id import home_id
 from opentalos.sdk import SimpleProducer, TalosAdmin
 from opentalos.sdk.rest_client import RestClient
 
 TOPIC = "taken-over"
-LEASE_S = 20.0  # a busy machine may hold a renewal up for seconds
+LEASE_S = 20.0  # in which a second run starts on a quiet machine
 PIDS = re.compile(r"started archive, pid (\d+)")
 
 
@@ -60,11 +61,11 @@ def java_of(pid: int) -> psutil.Process:
     return found
 
 
-def ended(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+def wait_archived(archive: Path, run: PipelineProcess, count: int) -> None:
+    rows, wanted = f"{count} messages are archived", each_once({0: count})
+    eventually(rows, lambda: archived(archive) == wanted, state=run.said)
 
 
-@pytest.mark.timeout(900)
 def test_a_run_whose_java_survives_it_is_replaced_and_its_late_commit_refused(
     server: TalosServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,10 +73,11 @@ def test_a_run_whose_java_survives_it_is_replaced_and_its_late_commit_refused(
         admin.topics.create(TOPIC, partitions=1)
     folder, archive = tmp_path / "says", tmp_path / "archive"
     folder.mkdir()
+    os.mkfifo(folder / CONTINUE)
     monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
     options = (
         "archive", "-o", f"archive.topics={TOPIC}", "-o", f"archive.path=delta+file://{archive}",
-        "--trigger", "1", "--lease", f"{LEASE_S:g}",
+        "--trigger", "1", "--lease", f"{LEASE_S * scale():g}",
     )  # fmt: skip
     homes = tmp_path / "first", tmp_path / "second"
     put(server, 100)
@@ -84,20 +86,20 @@ def test_a_run_whose_java_survives_it_is_replaced_and_its_late_commit_refused(
     second = None
     java = []
     try:
-        until(lambda: archived(archive) == each_once({0: 100}), first.said)
+        wait_archived(archive, first, 100)
         java.append(java_of(first.pid))
         before = lease_of(server, homes[0])["epoch"]
         (folder / STOP).touch()
         put(server, 100)
-        until((folder / STOPPED).exists, first.said)
-        assert not ended(java[0]), "its Java process lives"
+        eventually("the run stops at a commit", (folder / STOPPED).exists, state=first.said)
+        assert runs(java[0]), "its Java process lives"
 
         second_view(*homes)
         second = PipelineProcess(server, homes[1], "supervise", *options)
         second.wait_for("standby: archive waits for its lease: lease archive-")
-        until(lambda: archived(archive) == each_once({0: 200}), second.said)
+        wait_archived(archive, second, 200)
         put(server, 100)
-        until(lambda: archived(archive) == each_once({0: 300}), second.said)
+        wait_archived(archive, second, 300)
         (pid,) = PIDS.findall(second.said())
         java.append(java_of(int(pid)))
         lease = lease_of(server, homes[0])
@@ -105,18 +107,20 @@ def test_a_run_whose_java_survives_it_is_replaced_and_its_late_commit_refused(
         assert after > before  # all leases of the server's owner share their epochs
         assert f":{pid}:" in lease["holder"]
 
-        (folder / CONTINUE).touch()
+        go_on = os.open(folder / CONTINUE, os.O_RDWR)
+        os.write(go_on, b"!")
         os.kill(first.pid, signal.SIGCONT)
-        until((folder / OUTCOME).exists, first.said)
+        eventually("the late commit has an outcome", (folder / OUTCOME).exists, state=first.said)
+        os.close(go_on)
         outcome = (folder / OUTCOME).read_text()
         assert outcome.startswith("LeaseNotHeld: could not write "), outcome
         assert f"under epoch {before}: a run with epoch {after} has written it" in outcome
         assert first.wait() == 1
         assert "another run may have taken over" in first.verdict()
-        until(lambda: ended(java[0]), first.said)
+        eventually("its Java process ends", lambda: not runs(java[0]), state=first.said)
 
         put(server, 100)
-        until(lambda: archived(archive) == each_once({0: 400}), second.said)
+        wait_archived(archive, second, 400)
         assert second.stop() == 0
         left = RestClient(server.config)("GET", "leases")["leases"]
         assert lease["name"] not in {each["name"] for each in left}, "released at its end"
@@ -125,5 +129,5 @@ def test_a_run_whose_java_survives_it_is_replaced_and_its_late_commit_refused(
             if item is not None:
                 item.kill()
         for process in java:
-            if not ended(process):
+            if runs(process):
                 process.kill()

@@ -8,14 +8,12 @@ from tests.doc_page import run_page, titles
 from tests.spark.java_classes import quick_environment
 
 TUTORIAL = "tutorial-tables.md"
-SCRIPT_S = 800.0  # two runs of a pipeline, each with a Spark of its own
 
 
-@pytest.mark.timeout(860)
 def test_the_page_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in quick_environment().items():
         monkeypatch.setenv(name, text)
-    said = run_page(TUTORIAL, tmp_path, script_s=SCRIPT_S)
+    said = run_page(TUTORIAL, tmp_path)
     assert len(re.findall(r"^sds-replay  batch \d+ .* lag 0$", said, re.MULTILINE)) == 2
 
 

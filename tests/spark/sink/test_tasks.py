@@ -2,7 +2,6 @@
 
 import secrets
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types
 from tests.spark.kills.copying import read_all
+from tests.waiting import eventually, limit_s
 
 from opentalos.model.errors import NotSupported, ProducerFenced, RequestTooLarge
 from opentalos.model.message import ProducerStamp
@@ -39,7 +39,7 @@ class Sink:
     """Writes to a topic of its own, each try planned as Spark's driver does."""
 
     def __init__(self, server: EmbeddedServer, partitions: int = 1) -> None:
-        self.config = server.client_config(deadline_s=10.0)
+        self.config = server.client_config(deadline_s=limit_s())
         self.topic = f"t{secrets.token_hex(4)}"
         self.ref = server.create_topic(self.topic, partitions)
         self.partitions = partitions
@@ -93,8 +93,7 @@ def batches(rows: Sequence[str], size: int = 7) -> Iterator[Any]:
 def cut_off(sink: Sink, stored: int) -> Iterator[Any]:
     """The rows of a task whose input fails once so many of them are stored."""
     yield from batches(ROWS[: stored + 1], 1)
-    while len(sink.held()) < stored:
-        time.sleep(0.01)
+    eventually(f"{stored} rows are stored", lambda: len(sink.held()) >= stored)
     raise ConnectionError("the input is gone")
 
 
@@ -267,7 +266,6 @@ def test_a_server_that_does_not_recognise_repeats_is_at_least_once_and_says_so(
         sink.plan(delivery="exactly-once")
 
 
-@pytest.mark.timeout(120)
 def test_a_forgotten_producer_is_refused_where_it_may_have_stored_before(sink: Sink) -> None:
     job = sink.plan()
     job.store(batches(["a"]), FIRST)
@@ -280,7 +278,6 @@ def test_a_forgotten_producer_is_refused_where_it_may_have_stored_before(sink: S
     assert [item for item in sink.held() if item != "other"] == ["a", "b"]
 
 
-@pytest.mark.timeout(120)
 def test_a_retry_of_what_was_never_sent_is_stored_though_the_log_has_forgotten_others(
     sink: Sink,
 ) -> None:

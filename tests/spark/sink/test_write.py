@@ -1,10 +1,8 @@
 """``write`` and ``writeStream`` of a real Spark session to a real server, read by the plain SDK."""
 
 import gc
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +10,16 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.conftest import TalosServer
 from tests.spark.kills.copying import read_all
+from tests.waiting import eventually
 
 from opentalos.model.settings.partitioning import Partitioning
 from opentalos.sdk import Permission, Record, SimpleConsumer, TalosAdmin
 from opentalos.sdk.rest_client import RestClient
 
 PARTITIONS = 4
-QUERY_S = 60.0
 
 
 def create(server: TalosServer, *names: str) -> None:
@@ -171,15 +170,14 @@ def counted(spark: SparkSession, rows: int) -> DataFrame:
     return frame.selectExpr("cast(value AS string) AS value")
 
 
-def has_more_than(server: TalosServer, topic: str, rows: int) -> bool:
-    return len(held(server, topic)) > rows
+def wait_for_more(server: TalosServer, topic: str, rows: int, query: StreamingQuery) -> None:
+    """Until the query has stored more rows."""
 
+    def more() -> bool:
+        assert query.isActive, query.exception()
+        return len(held(server, topic)) > rows
 
-def wait_for(done: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + QUERY_S
-    while not done():
-        assert time.monotonic() < deadline_s, "nothing happened"
-        time.sleep(0.1)
+    eventually(f"{topic} has more than {rows} rows", more, state=lambda: query.lastProgress)
 
 
 def test_a_stream_resumes_from_its_checkpoint(
@@ -193,7 +191,7 @@ def test_a_stream_resumes_from_its_checkpoint(
         before = len(held(server, "streamed"))
         query = write.start()
         try:
-            wait_for(partial(has_more_than, server, "streamed", before + 100))
+            wait_for_more(server, "streamed", before + 100, query)
         finally:
             query.stop()
         assert query.exception() is None
@@ -213,7 +211,7 @@ def test_a_named_write_inside_foreach_batch_counts_with_its_batch(
     write = counted(spark, 10).writeStream.foreachBatch(store_twice)
     query = write.option("checkpointLocation", str(tmp_path)).start()
     try:
-        wait_for(partial(has_more_than, server, "foreach", 20))
+        wait_for_more(server, "foreach", 20, query)
     finally:
         query.stop()
     found = sorted(int(value) for value in held(server, "foreach"))

@@ -1,7 +1,6 @@
 """Topics with messages, and a server that forgets and grows quickly."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,17 +45,6 @@ def quick_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TalosServ
         yield TalosServer(process)
     finally:
         process.stop()
-
-
-PATIENCE_S = 120.0  # a batch takes a second on a quiet machine
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    """Until it is so, within a bound."""
-    until_s = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < until_s
-        time.sleep(0.1)
 
 
 def create(server: TalosServer, topic: str, partitions: int) -> None:

@@ -1,7 +1,6 @@
 """A bounded read has the same rows as the plain SDK reads."""
 
-import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from tests.spark.conftest import TalosServer
 from tests.spark.source.conftest import create, put, read_all
+from tests.waiting import eventually
 
 from opentalos.pipelines.datasource import decode_json
 from opentalos.sdk import Client, Compression, Message, Record, SimpleProducer, TalosAdmin
@@ -85,12 +85,18 @@ def test_columns_are_those_that_are_asked_for(spark: SparkSession, server: Talos
     assert load(spark, server, topic="columns").count() == 3
 
 
+def next_millisecond() -> datetime:
+    """The time, once the clock shows another millisecond: the log keeps no finer times."""
+    later = datetime.now(UTC) + timedelta(milliseconds=1)
+    eventually("another millisecond begins", lambda: datetime.now(UTC) > later)
+    return datetime.now(UTC)
+
+
 def test_places_bound_what_is_read(spark: SparkSession, server: TalosServer) -> None:
     create(server, "bounded", 2)
     put(server, "bounded", [100, 100])
-    time.sleep(0.01)
-    between = datetime.now(UTC)
-    time.sleep(0.01)
+    between = next_millisecond()
+    next_millisecond()
     put(server, "bounded", [50, 0])
     named = load(
         spark,

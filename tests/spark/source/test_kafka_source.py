@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.server_process import ROOT_KEY
 from tests.spark.conftest import TalosServer
+from tests.spark.queries import finished
 from tests.spark.source.conftest import create, put, read_all
 
 from opentalos.backends.jars import SPARK_KAFKA, need_jars
@@ -95,7 +96,7 @@ def test_a_stream_of_sparks_source_continues_at_its_offsets(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
+        finished(query)
         return sorted(record.data for record in read_all(server, "stream-out"))
 
     put(server, "stream-in", [30, 20])

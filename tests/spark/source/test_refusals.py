@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.conftest import TalosServer
-from tests.spark.source.conftest import Reading, create, put, wait_for
+from tests.spark.source.conftest import Reading, create, put
+from tests.waiting import eventually
 
 from opentalos.sdk import Client, TalosAdmin
 from opentalos.sdk.core.values import MessageBlock
@@ -53,7 +54,7 @@ def test_a_server_that_is_down_is_waited_for_within_a_bound(
         began_s = time.monotonic()
         text = f"cannot connect to {re.escape(url)}"
         refused(spark, server, text, url=url, topic="any", timeoutSeconds=2)
-        assert time.monotonic() - began_s >= 1.0
+        assert time.monotonic() - began_s >= 1.0  # the claim is about time
 
 
 def test_who_was_granted_nothing_sees_nothing(spark: SparkSession, server: TalosServer) -> None:
@@ -76,7 +77,7 @@ def test_a_damaged_block_is_named(spark: SparkSession, server: TalosServer) -> N
 
 
 def failure(query: Any) -> str:
-    wait_for(lambda: not query.isActive)
+    eventually("the query ends", lambda: not query.isActive, state=lambda: query.lastProgress)
     return str(query.exception())
 
 
@@ -87,7 +88,7 @@ def test_a_topic_that_is_deleted_ends_the_stream(
     put(server, "deleted", [5])
     reading = Reading(spark, server, tmp_path, {"topic": "deleted"})
     query = reading.start(processingTime="200 milliseconds")
-    wait_for(lambda: len(reading.seen.places) == 5)
+    eventually("all messages are read", lambda: len(reading.seen.places) == 5)
     with TalosAdmin(server.config) as admin:
         admin.topics.delete("deleted")
     assert "topic deleted" in failure(query)
@@ -144,7 +145,11 @@ def test_expired_offsets_fail_or_are_skipped_and_counted(
         reading.run()
         put(quick_server, "expired", [500])
         admin.topics.change("expired", retention_s=1)
-        wait_for(lambda: admin.offsets("expired")[0].start == 1_500)
+        eventually(
+            "all messages expire",
+            lambda: admin.offsets("expired")[0].start == 1_500,
+            state=lambda: admin.offsets("expired"),
+        )
         admin.topics.change("expired", retention_s=3_600)
         put(quick_server, "expired", [100])
     query = reading.start(availableNow=True)

@@ -1,11 +1,14 @@
 """Streams: counts, restarts, growth, and the lag of a group."""
 
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.conftest import TalosServer
-from tests.spark.source.conftest import Reading, create, places, put, wait_for
+from tests.spark.source.conftest import Reading, create, places, put
+from tests.waiting import eventually
 
 from opentalos.sdk import Client, Message, SimpleProducer, TalosAdmin
 
@@ -98,11 +101,15 @@ def test_partitions_that_are_added_are_read_from_their_first_message(
     )
     query = reading.start(processingTime="200 milliseconds")
     try:
-        wait_for(lambda: query.lastProgress is not None)
+        eventually("the query runs", lambda: query.lastProgress is not None)
         with TalosAdmin(quick_server.config) as admin:
             admin.topics.change("grown", partitions=3)
         put(quick_server, "grown", [50, 60, 70])
-        wait_for(lambda: query.exception() is not None or len(reading.seen.places) >= 180)
+        eventually(
+            "old and new partitions are read",
+            lambda: query.exception() is not None or len(reading.seen.places) >= 180,
+            state=lambda: query.lastProgress,
+        )
     finally:
         query.stop()
     assert reading.seen.places == places("grown", (100, 150), (0, 60), (0, 70))
@@ -151,6 +158,12 @@ def rows_of(query: StreamingQuery) -> list[int]:
     return [progress.numInputRows for progress in query.recentProgress]
 
 
+def idle_since(query: StreamingQuery, when: datetime) -> bool:
+    """Whether its last trigger began after this time and had nothing to read."""
+    last = query.lastProgress
+    return bool(last and last.numInputRows == 0 and datetime.fromisoformat(last.timestamp) > when)
+
+
 def test_a_trigger_waits_for_its_smallest_number_of_messages(
     spark: SparkSession, server: TalosServer, tmp_path: Path
 ) -> None:
@@ -160,13 +173,18 @@ def test_a_trigger_waits_for_its_smallest_number_of_messages(
     reading = Reading(spark, server, tmp_path, least)
     query = reading.start(processingTime="100 milliseconds")
     try:
-        wait_for(lambda: len(reading.seen.places) == 5)  # the first trigger does not wait
+        # The first trigger does not wait.
+        eventually("the first messages are read", lambda: len(reading.seen.places) == 5)
         put(server, "waiting", [40, 59])
-        wait_for(lambda: bool(last := query.lastProgress) and last.numInputRows == 0)
+        eventually("a trigger finds too few", partial(idle_since, query, datetime.now(UTC)))
         assert len(reading.seen.places) == 5
         put(server, "waiting", [0, 1])
         # Progress is told after the commit: a batch that is only seen would be run again.
-        wait_for(lambda: query.exception() is not None or 100 in rows_of(query))
+        eventually(
+            "a batch has all messages",
+            lambda: query.exception() is not None or 100 in rows_of(query),
+            state=lambda: query.lastProgress,
+        )
     finally:
         query.stop()
     assert [len(batch) for batch in reading.seen.batches] == [5, 100]

@@ -3,13 +3,13 @@
 usage: spark-submit sink_job.py URL KEY_FILE TOPIC FOLDER
 
 Nothing of the tests can be imported where it runs. Task 0 waits in its first attempt, with some
-rows stored, until FOLDER has the file ``killed``.
+rows stored, until it is killed.
 """
 
 import json
 import os
+import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,6 @@ from opentalos.pipelines.session import open_session
 ROW_BYTES = 1 << 20
 ROWS = 35  # of task 0; task 1 has one
 EARLY = 20  # more than a window of the sink
-WAIT_S = 240.0
-_POLL_S = 0.05
 
 
 def rows(folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
@@ -46,9 +44,7 @@ def rows(folder: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
             yield batch(number)
             if number == EARLY and not context.attemptNumber():
                 (folder / "begun").write_text(str(os.getpid()))
-                until_s = time.monotonic() + WAIT_S
-                while not (folder / "killed").exists() and time.monotonic() < until_s:
-                    time.sleep(_POLL_S)
+                signal.pause()
 
     return run
 

@@ -8,7 +8,6 @@ depends on is linked from the installed environment, since an archive with that 
 import os
 import re
 import shutil
-import subprocess
 import sysconfig
 import tarfile
 import venv
@@ -19,7 +18,8 @@ from pathlib import Path
 import psutil
 import pyspark
 from tests.spark.java_classes import quick_java, quick_options
-from tests.spark.pipeline_process import SaidProcess, until
+from tests.spark.pipeline_process import SaidProcess, runs
+from tests.waiting import completed, eventually, limit_s
 
 import opentalos
 from opentalos.adapters.java_home import lean_spark_home, spark_java_home
@@ -28,7 +28,6 @@ MASTER_HOST = "127.0.0.1"  # and the driver's
 WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
 EXECUTOR = "CoarseGrainedExecutorBackend"
 PYTHON = "./environment/bin/python"
-END_S = 20.0
 _TALOS = '#!/bin/sh\nexec "$(dirname "$0")/python" -m opentalos.cli.main "$@"\n'
 _OF_THE_TESTS = ("PYTHON", "PYSPARK", "SPARK", "TALOS", "VIRTUAL_ENV")  # variables, by their begin
 
@@ -99,7 +98,7 @@ class Family(SaidProcess):
             for process in started:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
-            psutil.wait_procs(started, END_S)
+            psutil.wait_procs(started, limit_s())
 
 
 class StandaloneCluster:
@@ -144,10 +143,7 @@ class StandaloneCluster:
     def submitted_program(self) -> str:
         """The file for spark-submit, as the package in the environment names it."""
         command = [PYTHON, "-m", "opentalos.cli.main", "pipeline", "submit-file"]
-        done = subprocess.run(
-            command, cwd=self.folder, env=clean_environment(), capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
+        done = completed(command, cwd=self.folder, env=clean_environment(), check=True)
         return done.stdout.strip()
 
     def work_files(self) -> list[Path]:
@@ -215,4 +211,4 @@ def running_cluster(folder: Path) -> Iterator[StandaloneCluster]:
 def killed(process: psutil.Process) -> None:
     """SIGKILL, and wait for its end."""
     process.kill()
-    until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, str)
+    eventually(f"process {process.pid} ends after SIGKILL", lambda: not runs(process))

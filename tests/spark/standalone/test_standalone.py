@@ -15,7 +15,6 @@ from tests.server_process import ROOT_KEY
 from tests.spark.archived import PARTITIONS, PUT, ArchivedTopic
 from tests.spark.conftest import TalosServer
 from tests.spark.kills.copying import read_all
-from tests.spark.pipeline_process import until
 from tests.spark.standalone import sink_job
 from tests.spark.standalone.standalone_cluster import (
     EXECUTOR,
@@ -24,10 +23,11 @@ from tests.spark.standalone.standalone_cluster import (
     StandaloneCluster,
     killed,
 )
+from tests.waiting import eventually, limit_s
 
 from opentalos.sdk import TalosAdmin
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.backend
 BATCH = 1_000
 ARCHIVED = "archived-on-a-cluster"
 WRITTEN = "written-on-a-cluster"
@@ -98,7 +98,7 @@ def pages_of(driver: Family) -> str:
 
 
 def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as reply:
+    with urllib.request.urlopen(url, timeout=limit_s()) as reply:
         return str(reply.read().decode())
 
 
@@ -134,17 +134,13 @@ def facts(server: TalosServer, cluster: StandaloneCluster, key_file: Path) -> di
     command = [str(program), server.url, str(key_file), WRITTEN, str(shared)]
     shipped = ("--name", "written", "--py-files", str(cluster.package))
     with cluster.driver("driver-3", *shipped, *command, submit=True) as driver:
-        until((shared / "begun").exists, driver.said)
+        eventually("a task has stored some rows", (shared / "begun").exists, state=driver.said)
         (shared / "executors").write_text(shown(cluster.executors()))
         python = psutil.Process(int((shared / "begun").read_text()))
         (lost,) = [it for it in python.parents() if any(EXECUTOR in word for word in it.cmdline())]
         killed(lost)
-        (shared / "killed").touch()
         assert driver.wait() == 0, driver.said()
-        found: dict[str, object] = json.loads(
-            next(line for line in driver.said().splitlines() if line.startswith('{"read"'))
-        )
-    return found
+        return driver.report("read")
 
 
 def shown(processes: list[psutil.Process]) -> str:

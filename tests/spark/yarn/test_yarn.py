@@ -15,16 +15,16 @@ from tests.server_process import ROOT_KEY
 from tests.spark.archived import PARTITIONS, PUT, ArchivedTopic
 from tests.spark.conftest import TalosServer
 from tests.spark.yarn.yarn_cluster import YarnCluster
+from tests.waiting import limit_s
 
 from opentalos.backends.hadoop.hdfs import HdfsBackend
 from opentalos.backends.hadoop.yarn import YarnBackend
 from opentalos.backends.jars import fetch
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(2_400)]
+pytestmark = pytest.mark.backend
 TOPIC = "orders-on-yarn"
 DOCUMENTED_SIZES = {"executor.instances=4": "executor.instances=2", "cores=4": "cores=1"}
 FASTER = "--trigger 0 --messages-per-trigger 1000"  # more batches in less time
-WAIT_S = 600.0  # a submission starts four sessions of Java one after the other
 OTHERS = 0o077
 
 
@@ -78,7 +78,8 @@ def runs(server: TalosServer, yarn: YarnCluster, backends: RunningBackends) -> R
     }
     with yarn.submitted("cluster", replaced, FASTER) as submitted:
         application = yarn.application(submitted)
-        topic.wait_for(1, submitted, WAIT_S)
+        yarn.wait_for_executors(submitted)
+        topic.wait_for(1, submitted)
         seen = shown(yarn)
         key_modes = [
             path.stat().st_mode for path in yarn.container_files() if path.name == "talos.key"
@@ -86,21 +87,21 @@ def runs(server: TalosServer, yarn: YarnCluster, backends: RunningBackends) -> R
         lost = yarn.executors()[0]
         yarn.kill(lost)
         topic.put_more()
-        topic.wait_for(topic.whole, submitted, WAIT_S)
+        topic.wait_for(topic.whole, submitted)
         assert lost not in yarn.executors()
         topic.put_more()
-        topic.wait_for((topic.put - PUT) * PARTITIONS + 1, submitted, WAIT_S)
+        topic.wait_for((topic.put - PUT) * PARTITIONS + 1, submitted)
         yarn.kill(yarn.driver())
         topic.put_more()
-        topic.wait_for(topic.whole, submitted, WAIT_S)
+        topic.wait_for(topic.whole, submitted)
         with_secret = [path for path in yarn.container_files() if has_secret(path)]
         yarn.end(application)
-        assert submitted.process.wait(WAIT_S) != 0
+        assert submitted.wait() != 0
     cluster = Ended(application, yarn.state(application), yarn.nodes(application), seen)
     topic.put_more()
     with yarn.submitted("client", replaced, FASTER) as submitted:
         application = yarn.application(submitted)
-        assert submitted.process.wait(WAIT_S) == 0, submitted.said()
+        assert submitted.wait() == 0, submitted.said()
     client = Ended(application, yarn.state(application), yarn.nodes(application), "")
     return Runs(topic, cluster, client, key_modes, with_secret)
 
@@ -146,6 +147,6 @@ def test_no_staging_folder_with_the_key_is_left(runs: Runs, backends: RunningBac
     hdfs: HdfsBackend = backends.fleet.hdfs
     folder = f"/user/{psutil.Process().username()}/.sparkStaging"
     url = f"http://127.0.0.1:{hdfs.ports['nn-http']}/webhdfs/v1{folder}?op=LISTSTATUS"
-    with urllib.request.urlopen(url, timeout=60) as reply:
+    with urllib.request.urlopen(url, timeout=limit_s()) as reply:
         left = {item["pathSuffix"] for item in json.load(reply)["FileStatuses"]["FileStatus"]}
     assert left.isdisjoint({runs.cluster.application, runs.client.application})

@@ -18,15 +18,15 @@ import psutil
 import pyspark
 from tests.doc_page import DOCS
 from tests.spark.java_classes import QUICK
-from tests.spark.pipeline_process import until
+from tests.spark.pipeline_process import runs
 from tests.spark.standalone.standalone_cluster import (
-    END_S,
     EXECUTOR,
     Family,
     clean_environment,
     killed,
     make_environment,
 )
+from tests.waiting import eventually, limit_s
 
 from opentalos.backends.hadoop.yarn import YarnBackend
 from opentalos.backends.places import tail_of
@@ -36,7 +36,6 @@ PAGE = "operating/spark-cluster.md"
 DRIVER = "org.apache.spark.deploy.yarn.ApplicationMaster"  # of cluster mode, with the driver in it
 _BLOCK = re.compile(r"^```\n(export HADOOP_CONF_DIR=.*?)^```$", re.MULTILINE | re.DOTALL)
 _SUBMITTED = re.compile(r"Submitted application (application_\d+_\d+)")
-_REPLY_S = 60.0
 _SAID_LINES = 60
 _DEFAULTS: Mapping[str, str] = {
     "spark.yarn.jars": f"local:{Path(pyspark.__path__[0]) / 'jars'}/*",
@@ -49,13 +48,6 @@ _DEFAULTS: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.port": "0",
 }
-
-
-def runs(process: psutil.Process) -> bool:
-    """Whether it has not ended; its parent may not have asked for its status."""
-    with suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 def submits() -> dict[str, str]:
@@ -95,7 +87,9 @@ class YarnCluster:
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        until(lambda: not any(map(runs, left)), lambda: f"{left} outlive SIGKILL", END_S)
+        eventually(
+            "all processes end after SIGKILL", lambda: not any(map(runs, left)), state=lambda: left
+        )
         shutil.rmtree(self.backend.home)
 
     @contextmanager
@@ -151,6 +145,10 @@ class YarnCluster:
         (found,) = set(_SUBMITTED.findall(submitted.said()))
         return str(found)
 
+    def wait_for_executors(self, submitted: Submitted) -> list[psutil.Process]:
+        """Those that run, as soon as there are some."""
+        return eventually("an executor runs", self.executors, state=submitted.said)
+
     def state(self, application: str) -> tuple[str, str]:
         """State and final status, by YARN."""
         app = self._ask(f"apps/{application}")["app"]
@@ -166,7 +164,11 @@ class YarnCluster:
         left = [*self._orphans, *self.containers("")]
         user = psutil.Process().username()
         self._ask(f"apps/{application}/state?user.name={user}", {"state": "KILLED"})
-        until(lambda: not any(map(runs, left)), lambda: f"{left} outlive it:\n{self.said()}")
+        eventually(
+            f"all processes of {application} end",
+            lambda: not any(map(runs, left)),
+            state=lambda: f"{left}\n{self.said()}",
+        )
 
     def container_files(self) -> list[Path]:
         """What NodeManagers keep of containers, logs too, without the unpacked environment."""
@@ -188,5 +190,5 @@ class YarnCluster:
             method="GET" if given is None else "PUT",
             headers={"Content-Type": "application/json", "Accept": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=_REPLY_S) as reply:
+        with urllib.request.urlopen(request, timeout=limit_s()) as reply:
             return cast("dict[str, Any]", json.load(reply))

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
+from tests.waiting import limit_s
 
 from opentalos.adapters import bounded_call
 from opentalos.adapters.bounded_call import CALLS_MAX, answered
 from opentalos.model.errors import StoreUnavailable
-
-LONG_S = 60.0
 
 
 @pytest.fixture
@@ -27,9 +26,9 @@ def refused() -> None:
 
 
 def test_a_call_returns_what_it_found_and_raises_what_it_raised() -> None:
-    assert answered(lambda: 7, LONG_S) == 7
+    assert answered(lambda: 7, limit_s()) == 7
     with pytest.raises(ValueError, match="refused"):
-        answered(refused, LONG_S)
+        answered(refused, limit_s())
 
 
 def test_a_call_that_hangs_is_left_behind(store: threading.Event) -> None:
@@ -42,7 +41,7 @@ def test_an_error_of_time_that_the_call_raised_is_passed_on() -> None:
         raise TimeoutError("the DataNode is slow")
 
     with pytest.raises(TimeoutError, match="the DataNode is slow"):
-        answered(late, LONG_S)
+        answered(late, limit_s())
 
 
 def test_calls_that_were_left_are_bounded_and_count_until_they_return(
@@ -52,12 +51,12 @@ def test_calls_that_were_left_are_bounded_and_count_until_they_return(
         with pytest.raises(TimeoutError):
             answered(store.wait, 0.001)
     with pytest.raises(StoreUnavailable, match="have not returned"):
-        answered(lambda: 7, LONG_S)
+        answered(lambda: 7, limit_s())
     store.set()
     ended = threading.Event()
     while not ended.is_set():
         try:
-            answered(ended.set, LONG_S)
+            answered(ended.set, limit_s())
         except StoreUnavailable:  # the last of them is about to return
             continue
 
@@ -66,7 +65,7 @@ def test_results_of_calls_at_once_are_not_mixed() -> None:
     found: dict[int, int] = {}
 
     def ask(number: int) -> None:
-        found[number] = answered(partial(pow, number, 2), LONG_S)
+        found[number] = answered(partial(pow, number, 2), limit_s())
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
     for thread in threads:

@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
+from tests.waiting import elapse, eventually_async, limit_s, stays_async
 
 from opentalos.adapters import io_threads, thread_start
 from opentalos.adapters.io_threads import IoThreads
@@ -37,15 +37,13 @@ def failing() -> None:
 
 
 async def live_is(threads: IoThreads, count: int) -> None:
-    for _ in range(1_000):
-        if threads.live == count:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"{threads.live} threads are live")
+    what = f"{count} threads are live"
+    await eventually_async(what, lambda: threads.live == count, state=lambda: threads.live)
 
 
 async def test_results_and_errors_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_threads, "STALL_S", 60.0)  # a busy machine may hold a job up
+    monkeypatch.setattr(io_threads, "STALL_S", limit_s())  # a busy machine may hold jobs up
+    monkeypatch.setattr(io_threads, "SLOW_JOB_S", limit_s())
     threads = IoThreads("t", threads=2)
     assert await asyncio.gather(*(threads.run(pow, n, 2) for n in range(50))) == [
         n * n for n in range(50)
@@ -53,7 +51,7 @@ async def test_results_and_errors_come_back(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ValueError, match="on purpose"):
         await threads.run(failing)
     assert threads.live <= 2
-    assert await threads.close(deadline_s=5)
+    assert await threads.close(deadline_s=limit_s())
     assert threads.live == 0
 
 
@@ -70,7 +68,7 @@ async def test_a_job_that_yields_the_lock_lets_the_loop_run() -> None:
         await asyncio.sleep(0)
     ended.set()
     assert await running == "done"
-    assert await threads.close(deadline_s=5)
+    assert await threads.close(deadline_s=limit_s())
 
 
 async def test_hanging_jobs_are_replaced_and_leave_afterwards() -> None:
@@ -82,7 +80,7 @@ async def test_hanging_jobs_are_replaced_and_leave_afterwards() -> None:
     assert threads.live > 2
     gate.set()
     assert await asyncio.gather(*hanging) == [True] * 6
-    assert await threads.close(deadline_s=5)
+    assert await threads.close(deadline_s=limit_s())
     assert threads.live == 0
 
 
@@ -93,25 +91,30 @@ async def test_surplus_threads_leave() -> None:
     await threads.run(int)
     gate.set()
     await asyncio.gather(*hanging)
-    for _ in range(200):
+
+    async def one_is_left() -> bool:
         await threads.run(int)
-        if threads.live == 1:
-            break
-    assert threads.live == 1
-    await threads.close(deadline_s=5)
+        return threads.live == 1
+
+    assert await eventually_async("the surplus threads leave", one_is_left)
+    await threads.close(deadline_s=limit_s())
 
 
 async def test_threads_that_linger_serve_the_next_burst_and_leave_once_idle() -> None:
     """Each start of a thread holds up the loop, and jobs that hang come back together."""
-    threads = IoThreads("t", threads=4, threads_max=4, linger_s=60.0)
+    threads = IoThreads("t", threads=4, threads_max=4, linger_s=3_600.0)
     used: set[int] = set()
 
-    def hang() -> None:
+    def hang(gate: threading.Event) -> None:
         used.add(threading.get_native_id())
-        time.sleep(0.03)
+        gate.wait()
 
     for _ in range(3):
-        await asyncio.gather(*(threads.run(hang) for _ in range(4)))
+        gate = threading.Event()
+        jobs = [asyncio.ensure_future(threads.run(hang, gate)) for _ in range(4)]
+        await eventually_async("all four hang", lambda: threads._stalled == 4)
+        gate.set()
+        await asyncio.gather(*jobs)
         await asyncio.sleep(0)
     assert len(used) <= 4
     assert threads.live == 4
@@ -120,7 +123,7 @@ async def test_threads_that_linger_serve_the_next_burst_and_leave_once_idle() ->
     threads._dismiss_idle()
     await live_is(threads, 0)
     assert await threads.run(pow, 3, 2) == 9
-    assert await threads.close(deadline_s=5)
+    assert await threads.close(deadline_s=limit_s())
     assert threads.live == 0
 
 
@@ -129,25 +132,25 @@ async def test_a_thread_whose_job_outlasts_the_linger_time_stays() -> None:
     hanging = asyncio.ensure_future(threads.run(gate.wait))
     await threads.run(int)
     await live_is(threads, 1)
-    await asyncio.sleep(0.1)
-    assert threads.live == 1
+    await stays_async("the thread stays while its job hangs", lambda: threads.live == 1)
     assert await threads.run(pow, 3, 2) == 9
     gate.set()
     assert await hanging
-    assert await threads.close(deadline_s=5)
+    assert await threads.close(deadline_s=limit_s())
 
 
 async def test_threads_are_bounded() -> None:
     threads, gate = IoThreads("t", threads=1, threads_max=3), threading.Event()
     hanging = [asyncio.ensure_future(threads.run(gate.wait)) for _ in range(8)]
-    await asyncio.sleep(0)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.1):
-            await threads.run(int)
-    assert threads.live == 3
+    await live_is(threads, 3)
+    waiting = asyncio.ensure_future(threads.run(int))
+    await stays_async(
+        "a further job waits, and starts no thread",
+        lambda: threads.live == 3 and not waiting.done(),
+    )
     gate.set()
-    await asyncio.gather(*hanging)
-    await threads.close(deadline_s=5)
+    await asyncio.gather(*hanging, waiting)
+    await threads.close(deadline_s=limit_s())
 
 
 async def test_close_finishes_what_was_submitted_and_refuses_more() -> None:
@@ -155,7 +158,7 @@ async def test_close_finishes_what_was_submitted_and_refuses_more() -> None:
     done: list[int] = []
     for number in range(20):
         threads.submit(done.append, (number,), lambda *_: None)
-    assert await threads.close(deadline_s=5)
+    assert await threads.close(deadline_s=limit_s())
     assert done == list(range(20))
     with pytest.raises(StoreUnavailable):
         threads.submit(int, (), lambda *_: None)
@@ -176,7 +179,7 @@ async def test_a_completion_that_raises_loses_no_other(caplog: pytest.LogCapture
     threads.submit(int, (), lambda *_: failing())
     assert await threads.run(pow, 3, 2) == 9
     assert "on purpose" in caplog.text
-    await threads.close(deadline_s=5)
+    await threads.close(deadline_s=limit_s())
 
 
 async def test_threads_are_daemons_and_named() -> None:
@@ -184,7 +187,7 @@ async def test_threads_are_daemons_and_named() -> None:
     thread = await threads.run(threading.current_thread)
     assert thread.daemon
     assert thread.name.startswith("store-io")
-    await threads.close(deadline_s=5)
+    await threads.close(deadline_s=limit_s())
 
 
 async def test_slow_jobs_start_no_thread_each() -> None:
@@ -193,11 +196,11 @@ async def test_slow_jobs_start_no_thread_each() -> None:
 
     def slow() -> None:
         used.add(threading.get_ident())
-        time.sleep(0.03)
+        elapse("the job stalls", 3 * io_threads.STALL_S)
 
     await asyncio.gather(*(threads.run(slow) for _ in range(40)))
     assert len(used) <= 6
-    await threads.close(deadline_s=5)
+    await threads.close(deadline_s=limit_s())
 
 
 async def test_a_thread_that_did_not_start_is_not_counted(
@@ -213,7 +216,7 @@ async def test_a_thread_that_did_not_start_is_not_counted(
     assert len([line for line in caplog.records if "ulimit" in line.message]) == 1
     no_threads(False)
     assert await asyncio.gather(*(threads.run(pow, n, 1) for n in range(9))) == list(range(9))
-    assert await threads.close(deadline_s=5)
+    assert await threads.close(deadline_s=limit_s())
 
 
 async def test_without_further_threads_jobs_wait_for_the_present_ones(
@@ -225,13 +228,12 @@ async def test_without_further_threads_jobs_wait_for_the_present_ones(
     await asyncio.sleep(0)
     no_threads(True)
     waiting = [asyncio.ensure_future(threads.run(pow, n, 1)) for n in range(5)]
-    await asyncio.sleep(3 * io_threads.STALL_S)
-    assert not any(job.done() for job in waiting)
+    await stays_async("the jobs wait", lambda: not any(job.done() for job in waiting))
     no_threads(False)  # a later look starts the thread that is missing, without a new job
     assert await asyncio.gather(*waiting) == list(range(5))
     gate.set()
     await hanging
-    assert await threads.close(deadline_s=5)
+    assert await threads.close(deadline_s=limit_s())
 
 
 async def test_jobs_that_no_thread_can_serve_are_refused_as_not_done(
@@ -246,4 +248,4 @@ async def test_jobs_that_no_thread_can_serve_are_refused_as_not_done(
         await threads.run(int)
     no_threads(False)
     assert await threads.run(pow, 3, 2) == 9
-    assert await threads.close(deadline_s=5)
+    assert await threads.close(deadline_s=limit_s())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.accelerator import KINDS
+from tests.waiting import limit_s
 
 from opentalos.adapters.local import open_local_file_store
 from opentalos.adapters.sqlite import open_sqlite_meta_store
@@ -101,7 +102,7 @@ def test_every_commit_that_was_acknowledged_survives(tmp_path: Path, accelerator
         assert acked.pop("count") <= record.version == int(record.value)
         assert await meta.children("live") == []
         for name, last in acked.items():
-            length = await store.recover(f"t/{name}", deadline_s=5)
+            length = await store.recover(f"t/{name}", deadline_s=limit_s())
             content = await store.read(f"t/{name}", position=0, bytes_max=1 << 24)
             assert len(content) == length >= 8 * (last + 1)
             expected = b"".join(b"%07d\n" % number for number in range(length // 8 + 1))
@@ -125,7 +126,7 @@ def test_a_writer_in_another_process_is_fenced(
 
         async def take_over() -> int:
             store = await open_local_file_store(tmp_path)
-            length = await store.recover("t/0", deadline_s=5)
+            length = await store.recover("t/0", deadline_s=limit_s())
             content = await store.read("t/0", position=0, bytes_max=1 << 24)
             await store.close()
             assert len(content) == length

@@ -2,9 +2,9 @@
 
 import threading
 
-from opentalos.adapters.polling_threads import PollingThreads
+from tests.waiting import limit_s
 
-WAIT_S = 60.0
+from opentalos.adapters.polling_threads import PollingThreads
 
 
 def test_each_step_is_repeated_although_another_one_hangs() -> None:
@@ -17,14 +17,14 @@ def test_each_step_is_repeated_although_another_one_hangs() -> None:
             repeated.set()
 
     def hang() -> None:
-        goes_on.wait(WAIT_S)
+        goes_on.wait(limit_s())
 
     threads.start(hang=hang, count=count)
-    assert repeated.wait(WAIT_S)
+    assert repeated.wait(limit_s())
     goes_on.set()
-    threads.end(WAIT_S)
+    threads.end(limit_s())
     ended = len(calls)
-    assert threads.ended_within(WAIT_S)
+    assert threads.ended_within(limit_s())
     assert len(calls) == ended
 
 
@@ -33,9 +33,9 @@ def test_an_end_waits_for_a_step_that_hangs_only_so_long() -> None:
 
     def hang() -> None:
         began.set()
-        goes_on.wait(WAIT_S)
+        goes_on.wait(limit_s())
 
     threads.start(hang=hang)
-    assert began.wait(WAIT_S)
+    assert began.wait(limit_s())
     threads.end(0.01)
     goes_on.set()

@@ -13,7 +13,6 @@ from bench.quota_replay import (
 from opentalos.catalog.quota.decision import Outcome
 
 TENANTS, DAYS = 40, 30
-pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.mark.parametrize("seed", [500, 501])

@@ -4,13 +4,14 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.tls_files import TlsFolder
+from tests.waiting import elapse_async, eventually_async, limit_s, within_limit
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import TEXT, head
@@ -22,12 +23,11 @@ from opentalos.server.ports.tls import ServerTls
 pytestmark = pytest.mark.real_time
 
 LOOK_S = 0.02
-PATIENCE_S = 18.0  # below the limit of a test
 REQUEST = b"GET /x HTTP/1.1\r\n\r\n"
 
 
 LARGE = 16 << 20  # bytes; more than the buffers between a server and its client
-STALL_S = 2.0
+CLOSE_S = 0.1  # in which the end of TLS must be answered
 
 
 def answer(exchange: Exchange) -> None:
@@ -67,14 +67,6 @@ class Port:
         return made.begun, made.done, made.failed, made.refused
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            if holds():
-                return
-            await asyncio.sleep(LOOK_S)
-
-
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
     writer.write(REQUEST)
     reply = await reader.readuntil(b"\r\n\r\nhello")
@@ -84,19 +76,20 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> byt
 @pytest.fixture
 async def port(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Port]:
     folder = TlsFolder(tmp_path)
-    more: dict[str, Any] = getattr(request, "param", {})
-    keys = {"cert_file": str(folder.cert), "key_file": str(folder.key), **more}
+    more: dict[str, Any] = dict(getattr(request, "param", {}))
+    limits = HttpLimits(write_stall_s=more.pop("write_stall_s", limit_s()))
+    files = {"cert_file": str(folder.cert), "key_file": str(folder.key)}
+    keys: dict[str, Any] = {"handshake_timeout_s": limit_s(), **files, **more}
     if more.get("client_ca_file"):
         keys["client_ca_file"] = str(folder.ca)
     tls = ServerTls(TlsSettings(reload_interval_s=LOOK_S, **keys))
-    limits = HttpLimits(write_stall_s=STALL_S)
     http = HttpServer(limits, {b"/x": answer, b"/large": answer_large})
     number = await http.listen("127.0.0.1", 0, tls.port)
     tls.start()
     yield Port(folder, tls, http, number)
     await tls.close()
     await http.drain(0.0)
-    await asyncio.sleep(LOOK_S)  # connections that never finished their handshake see their end
+    await elapse_async("connections that never finished their handshake see their end", LOOK_S)
 
 
 async def test_new_connections_get_a_new_certificate_and_old_ones_stay_open(
@@ -106,7 +99,7 @@ async def test_new_connections_get_a_new_certificate_and_old_ones_stay_open(
     reader, writer = await port.connect(port.folder.trust())
     assert await ask(reader, writer) == b"HTTP/1.1 200 OK"
     port.folder.renew()
-    await until(lambda: port.tls.reloads == 1)
+    await eventually_async("the files are read again", lambda: port.tls.reloads == 1)
     assert await port.certificate() != before
     assert await ask(reader, writer) == b"HTTP/1.1 200 OK"
     assert writer.get_extra_info("ssl_object").getpeercert(True) == before
@@ -120,12 +113,12 @@ async def test_a_broken_new_file_keeps_the_old_certificate(
     before = await port.certificate()
     path = getattr(port.folder, broken)
     path.write_bytes(b"half a certifi")
-    await until(lambda: port.tls.reload_failures == 1)
+    await eventually_async("a reload fails", lambda: port.tls.reload_failures == 1)
     assert await port.certificate() == before
     (record,) = [item for item in caplog.records if item.levelno == logging.ERROR]
     assert str(path) in record.getMessage()
     port.folder.renew()
-    await until(lambda: port.tls.reloads >= 1)
+    await eventually_async("the files are read again", lambda: port.tls.reloads >= 1)
     assert await port.certificate() != before
 
 
@@ -133,15 +126,15 @@ async def test_a_file_that_is_gone_for_a_moment_does_no_harm(port: Port) -> None
     before = await port.certificate()
     kept = port.folder.cert.read_bytes()
     port.folder.cert.unlink()
-    await until(lambda: port.tls.reload_failures == 1)
+    await eventually_async("a reload fails", lambda: port.tls.reload_failures == 1)
     assert await port.certificate() == before
     port.folder.cert.write_bytes(kept)
-    await until(lambda: port.tls.reloads == 1)
+    await eventually_async("the files are read again", lambda: port.tls.reloads == 1)
 
 
 async def test_a_reload_request_reads_files_that_seem_unchanged(port: Port) -> None:
     port.tls.reload()
-    await until(lambda: port.tls.reloads == 1)
+    await eventually_async("the files are read again", lambda: port.tls.reloads == 1)
 
 
 async def test_plain_http_is_cut_and_counted_and_others_notice_nothing(port: Port) -> None:
@@ -164,14 +157,14 @@ async def test_a_client_that_does_not_trust_us_is_counted(port: Port) -> None:
 
     with pytest.raises(ssl.SSLCertVerificationError):
         await asyncio.to_thread(connect)
-    await until(lambda: port.handshakes == (1, 0, 1, 0))
+    await eventually_async("the failure is counted", lambda: port.handshakes == (1, 0, 1, 0))
 
 
 @pytest.mark.parametrize("port", [{"handshake_timeout_s": 1.0}], indirect=True)
 async def test_a_stalled_handshake_is_closed(port: Port) -> None:
     reader, writer = await port.connect(None)
     writer.write(b"\x16\x03\x01")  # the beginning of a handshake
-    async with asyncio.timeout(PATIENCE_S):
+    async with within_limit("the handshake is cut"):
         assert await reader.read() == b""
     writer.close()
     assert (await port.certificate())[:1] == b"\x30"
@@ -180,9 +173,9 @@ async def test_a_stalled_handshake_is_closed(port: Port) -> None:
 @pytest.mark.parametrize("port", [{"handshakes_max": 2}], indirect=True)
 async def test_more_handshakes_than_allowed_are_cut(port: Port) -> None:
     slow = [await port.connect(None) for _ in range(2)]
-    await until(lambda: port.handshakes == (2, 0, 0, 0))
+    await eventually_async("two handshakes begin", lambda: port.handshakes == (2, 0, 0, 0))
     reader, writer = await port.connect(None)
-    async with asyncio.timeout(PATIENCE_S):
+    async with within_limit("the handshake is cut"):
         assert await reader.read() == b""
     assert port.handshakes == (2, 0, 0, 1)
     writer.close()
@@ -217,26 +210,27 @@ async def test_an_older_version_is_refused(port: Port) -> None:
 async def test_a_client_that_says_it_is_done_gets_what_it_asked_for(port: Port) -> None:
     reader, writer = await port.connect(port.folder.trust())
     writer.write(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-    async with asyncio.timeout(PATIENCE_S):
+    async with within_limit("the reply ends"):
         reply = await reader.read()
     assert reply.endswith(b"hello")
     writer.close()
-    await until(lambda: port.http.connections == 0)
+    await eventually_async("the connection ends", lambda: port.http.connections == 0)
 
 
 async def test_a_large_reply_reaches_a_client_that_takes_its_time(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opentalos.gateway.http.connection.TLS_CLOSE_S", 0.1)
+    monkeypatch.setattr("opentalos.gateway.http.connection.TLS_CLOSE_S", CLOSE_S)
     reader, writer = await port.connect(port.folder.trust())
     writer.write(b"GET /large HTTP/1.1\r\nConnection: close\r\n\r\n")
-    await asyncio.sleep(STALL_S / 2)  # longer than TLS waits for the end, shorter than a stall
-    async with asyncio.timeout(PATIENCE_S):
+    await elapse_async("TLS would wait no longer for its end", 5 * CLOSE_S)
+    async with within_limit("the reply ends"):
         reply = await reader.read()
     assert len(reply) > LARGE
     writer.close()
 
 
+@pytest.mark.parametrize("port", [{"write_stall_s": 0.5}], indirect=True)
 async def test_a_client_that_does_not_read_is_cut(port: Port) -> None:
     with socket.create_connection(("127.0.0.1", port.number)) as plain:
 
@@ -246,8 +240,8 @@ async def test_a_client_that_does_not_read_is_cut(port: Port) -> None:
             return kept
 
         kept = await asyncio.to_thread(ask_and_sleep)
-        await until(lambda: port.http.cut == 1)
-        await until(lambda: port.http.connections == 0)
+        await eventually_async("the client is cut", lambda: port.http.cut == 1)
+        await eventually_async("the connection ends", lambda: port.http.connections == 0)
         kept.close()
 
 
@@ -261,7 +255,7 @@ async def test_a_drain_does_not_wait_for_clients_that_say_nothing(port: Port) ->
             return kept
 
         kept = await asyncio.to_thread(ask_and_sleep)
-        assert await port.http.drain(PATIENCE_S)
+        assert await port.http.drain(limit_s())
         assert port.http.cut == 0
         kept.close()
 
@@ -278,7 +272,7 @@ async def test_bad_handshakes_by_the_hundred_take_nothing_from_others(port: Port
     assert await ask(reader, writer) == b"HTTP/1.1 200 OK"
     begun, done, _, refused = port.handshakes
     assert (begun, done, refused) == (201, 1, 0)
-    await until(lambda: port.handshakes[2] >= 150)
+    await eventually_async("the failures are counted", lambda: port.handshakes[2] >= 150)
     assert port.http.connections == 1
     writer.close()
 

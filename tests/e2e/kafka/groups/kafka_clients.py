@@ -4,17 +4,15 @@ import base64
 import json
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient
 from tests.server_process import Key
-
-PATIENCE_S = 60.0  # on a machine that is busy with other tests
+from tests.waiting import eventually, limit_s
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Reach:
             headers={"Authorization": f"Basic {token}", "Content-Type": "application/json"},
             data=None if document is None else json.dumps(document).encode(),
         )
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:
+        with urllib.request.urlopen(request, timeout=limit_s()) as reply:
             return json.load(reply)
 
     def topic(self, name: str, partitions: int = 4, messages: int = 200) -> None:
@@ -74,7 +72,7 @@ class Reach:
         producer = Producer(self.librdkafka())
         for number in range(messages):
             producer.produce(name, key=str(number), value=f"v{number}")
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(limit_s()) == 0
 
     def shown(self, topic: str, group: str) -> Any:
         """The group as our own tools see it."""
@@ -84,33 +82,39 @@ class Reach:
 def read(consumers: Sequence[Consumer], count: int, *, commits: bool = True) -> list[Message]:
     """So many messages of all consumers together, each committed."""
     found: list[Message] = []
-    end_s = time.monotonic() + PATIENCE_S
-    while len(found) < count and time.monotonic() < end_s:
+
+    def enough() -> bool:
         for consumer in consumers:
-            message = consumer.poll(0.05)
-            if message is None:
-                continue
-            error = message.error()
-            assert error is None, error
-            found.append(message)
-            if commits:
-                consumer.commit(message=message, asynchronous=False)
-    assert len(found) == count
+            for message in available(consumer):
+                error = message.error()
+                assert error is None, error
+                found.append(message)
+                if commits:
+                    consumer.commit(message=message, asynchronous=False)
+                if len(found) == count:
+                    return True
+        return False
+
+    eventually(f"{count} messages are read", enough, state=lambda: len(found))
     return found
 
 
-def until(consumers: Sequence[Consumer], reached: Callable[[], bool]) -> list[KafkaError]:
-    """Poll until it is reached; errors that consumers reported."""
-    errors: list[KafkaError] = []
-    end_s = time.monotonic() + PATIENCE_S
-    while not reached():
-        assert time.monotonic() < end_s
+def available(consumer: Consumer) -> Iterator[Message]:
+    """Messages and errors, until none comes at once."""
+    while (message := consumer.poll(0.05)) is not None:
+        yield message
+
+
+def until(what: str, consumers: Sequence[Consumer], reached: Callable[[], bool]) -> None:
+    """Poll until it is reached, as members of a group must."""
+
+    def polled() -> bool:
         for consumer in consumers:
-            message = consumer.poll(0.05)
-            error = message.error() if message is not None else None
-            if error is not None:
-                errors.append(error)
-    return errors
+            if not reached():  # since a poll may pass over a message
+                consumer.poll(0.05)
+        return reached()
+
+    eventually(what, polled, state=lambda: [held(consumer) for consumer in consumers])
 
 
 def held(consumer: Consumer) -> set[int]:

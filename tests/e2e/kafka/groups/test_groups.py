@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 import sys
 from typing import Any
 
@@ -16,14 +15,15 @@ from confluent_kafka import (
     TopicPartition,
 )
 from tests.e2e.kafka.groups.kafka_clients import (
-    PATIENCE_S,
     Reach,
+    available,
     consumer_process,
     held,
     read,
     until,
 )
 from tests.server_process import ServerProcess
+from tests.waiting import completed, eventually, limit_s, within_limit
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "range": {"partition.assignment.strategy": "range", "session.timeout.ms": 6000},
@@ -33,7 +33,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
     "server": {"group.protocol": "consumer"},
 }
-pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(params=PROTOCOLS)
@@ -50,7 +49,8 @@ def test_members_share_a_topic_and_take_over_from_who_leaves(
     assert len({(m.partition(), m.offset()) for m in read([first], 200)}) == 200
     second = reach.consumer("g", **protocol)
     second.subscribe(["t"])
-    until([first, second], lambda: len(held(first)) == len(held(second)) == 2)
+    shared = "both members share the partitions"
+    until(shared, [first, second], lambda: len(held(first)) == len(held(second)) == 2)
     assert held(first) | held(second) == {0, 1, 2, 3}
     workers = [part["worker"] for part in reach.shown("t", "g")["partitions"]]
     assert len(set(workers)) == 2
@@ -60,7 +60,7 @@ def test_members_share_a_topic_and_take_over_from_who_leaves(
     assert len({(m.partition(), m.offset()) for m in again}) == 200
     assert reach.shown("t", "g")["lag"] == 0
     second.close()
-    until([first], lambda: len(held(first)) == 4)
+    until("the remaining member has all partitions", [first], lambda: len(held(first)) == 4)
     first.close()
     assert {part["worker"] for part in reach.shown("t", "g")["partitions"]} == {""}
 
@@ -94,14 +94,16 @@ def test_offset_zero_is_no_reason_to_skip(reach: Reach) -> None:
 def test_a_member_that_crashes_is_replaced(reach: Reach) -> None:
     reach.topic("t")
     with consumer_process(reach, "g", "t", **PROTOCOLS["range"]) as crashing:
-        assert crashing.stdout is not None
-        while json.loads(crashing.stdout.readline()) != [0, 1, 2, 3]:
-            pass
-        survivor = reach.consumer("g", **PROTOCOLS["range"])
-        survivor.subscribe(["t"])
-        until([survivor], lambda: len(held(survivor)) == 2)
-        crashing.kill()
-        until([survivor], lambda: len(held(survivor)) == 4)
+        try:
+            assert crashing.stdout is not None
+            while json.loads(crashing.stdout.readline()) != [0, 1, 2, 3]:
+                pass
+            survivor = reach.consumer("g", **PROTOCOLS["range"])
+            survivor.subscribe(["t"])
+            until("the survivor has two partitions", [survivor], lambda: len(held(survivor)) == 2)
+        finally:
+            crashing.kill()
+        until("the survivor has all partitions", [survivor], lambda: len(held(survivor)) == 4)
         read([survivor], 1)
         survivor.close()
 
@@ -111,17 +113,17 @@ def test_a_static_member_keeps_its_partitions_and_the_former_is_fenced(reach: Re
     static = {"group.instance.id": "i1", "session.timeout.ms": 30_000}
     former = reach.consumer("g", **static)
     former.subscribe(["t"])
-    until([former], lambda: len(held(former)) == 4)
+    until("the former member has all partitions", [former], lambda: len(held(former)) == 4)
     present = reach.consumer("g", **static)
     present.subscribe(["t"])
-    until([present], lambda: len(held(present)) == 4)
-    fenced: set[int] = set()
-    while not fenced:
+    until("the present member has all partitions", [present], lambda: len(held(present)) == 4)
+
+    def code() -> int | None:
         message = former.poll(0.2)
         error = message.error() if message is not None else None
-        if error is not None:
-            fenced.add(error.code())
-    assert fenced == {KafkaError._FATAL}
+        return None if error is None else error.code()
+
+    assert eventually("the former member is fenced", code) == KafkaError._FATAL
     assert len(read([present], 20)) == 20
     present.close()
 
@@ -139,10 +141,14 @@ def test_a_restart_of_the_server_loses_no_position(
     server.start()
     # Members join again and continue at their commits; what they read since may be read twice.
     later: set[tuple[int | None, int | None]] = set()
-    while len(committed | later) < 200:
-        message = consumer.poll(0.2)
-        if message is not None and message.error() is None:
-            later.add((message.partition(), message.offset()))
+
+    def all_read() -> bool:
+        for message in available(consumer):
+            if message.error() is None:
+                later.add((message.partition(), message.offset()))
+        return len(committed | later) == 200
+
+    eventually("the member reads the rest", all_read, state=lambda: len(committed | later))
     assert not committed & later
     consumer.close()
 
@@ -214,7 +220,7 @@ def test_a_group_without_members_keeps_its_type(
 
 def typed_groups(reach: Reach) -> dict[str, tuple[str, ConsumerGroupType]]:
     admin = reach.admin()  # kept, as its answers end with it
-    found = admin.list_consumer_groups().result(PATIENCE_S)
+    found = admin.list_consumer_groups().result(limit_s())
     assert found.errors == []
     return {group.group_id: (group.state.name, group.type) for group in found.valid}
 
@@ -247,7 +253,7 @@ def test_aiokafka_commits_and_resumes(reach: Reach) -> None:
         )
         await consumer.start()
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with within_limit(f"aiokafka reads {count} messages"):
                 found = [(await consumer.getone()).offset for _ in range(count)]
             part = aiokafka.TopicPartition("t", 0)
             await consumer.commit({part: found[-1] + 1})
@@ -282,11 +288,7 @@ def test_kafka_python_commits_and_resumes(reach: Reach) -> None:
 
     def some(count: int) -> list[int]:
         command = [sys.executable, "-c", _KAFKA_PYTHON, json.dumps(reach.in_python()), str(count)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return list(json.loads(done.stdout))
+        return list(json.loads(completed(command, check=True).stdout))
 
     assert some(10) == list(range(10))
     assert some(20) == list(range(10, 30))

@@ -7,9 +7,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from tests.e2e.kafka.clients import kafka_address
 from tests.e2e.kafka.groups.conftest import CONFIG
-from tests.e2e.kafka.groups.kafka_clients import PATIENCE_S, held, read, until
+from tests.e2e.kafka.groups.kafka_clients import held, read, until
 from tests.e2e.rest.client import rest
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import limit_s
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -31,13 +32,14 @@ def test_guests_share_what_they_are_granted_and_nothing_else(tmp_path: Path, pro
         first, second = Consumer(settings), Consumer(settings)
         for member in (first, second):
             member.subscribe(["root/open"])
-        until([first, second], lambda: len(held(first)) == len(held(second)) == 1)
+        shared = "both members share the partitions"
+        until(shared, [first, second], lambda: len(held(first)) == len(held(second)) == 1)
         fill(address)  # not before: waiting for partitions passes over messages
         read([first, second], 20)
         second.close()
-        until([first], lambda: len(held(first)) == 2)
+        until("the remaining member has both partitions", [first], lambda: len(held(first)) == 2)
         parts = [TopicPartition("root/open", number) for number in range(2)]
-        assert [part.offset for part in first.committed(parts, PATIENCE_S)] == [10, 10]
+        assert [part.offset for part in first.committed(parts, limit_s())] == [10, 10]
         first.close()
         stranger = Consumer({**settings, "group.id": "strangers"})
         with pytest.raises(KafkaException) as refused:
@@ -61,4 +63,4 @@ def fill(address: str) -> None:
     producer = Producer(login)
     for number in range(20):
         producer.produce("open", f"v{number}", partition=number % 2)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(limit_s()) == 0

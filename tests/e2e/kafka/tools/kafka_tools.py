@@ -3,16 +3,15 @@
 import base64
 import select
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.waiting import completed, eventually, limit_s
+
 from opentalos.backends.jars import JAVA_CLIENTS, java, need_jars
 
 SOURCE = Path(__file__).parent / "KafkaTools.java"
-COMPILE_TIMEOUT_S = 120.0
-RUN_TIMEOUT_S = 120.0
 _PROGRAMS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
     "configs": "kafka.admin.ConfigCommand",
@@ -57,7 +56,7 @@ def login(folder: Path, address: str, key_id: str, secret: str) -> Login:
         "security.protocol=SASL_PLAINTEXT\n"
         "sasl.mechanism=PLAIN\n"
         f'sasl.jaas.config={module} required username="{key_id}" password="{secret}";\n'
-        "default.api.timeout.ms=30000\n"
+        f"default.api.timeout.ms={int(limit_s() * 1_000)}\n"
     )
     return Login(address, path)
 
@@ -71,12 +70,7 @@ class KafkaTools:
         self._folder, self._jars = folder, jars
         command = [java(), "-jar", str(compiler), "-17", "-nowarn", "-d", str(folder)]
         named = ":".join(map(str, jars.glob("*.jar")))
-        done = subprocess.run(
-            [*command, "-cp", named, str(SOURCE)],
-            capture_output=True,
-            text=True,
-            timeout=COMPILE_TIMEOUT_S,
-        )
+        done = completed([*command, "-cp", named, str(SOURCE)])
         assert done.returncode == 0, done.stdout + done.stderr
         self._log = (folder / "java.stderr").open("wb")
         self._process = subprocess.Popen(
@@ -103,13 +97,8 @@ class KafkaTools:
     def alone(self, login: Login, name: str, *arguments: str) -> str:
         """The output of a tool that ends with its Java machine; it must succeed."""
         where = ("--bootstrap-server", login.address, "--command-config", str(login.settings))
-        done = subprocess.run(
-            [*self._java(), _PROGRAMS[name], *where, *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=RUN_TIMEOUT_S,
-        )
+        command = [*self._java(), _PROGRAMS[name], *where, *arguments]
+        done = completed(command, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -136,11 +125,9 @@ class KafkaTools:
     def _answer(self) -> bytes:
         stream = self._process.stdout
         assert stream is not None
-        deadline_s, seen = time.monotonic() + RUN_TIMEOUT_S, b""
+        seen = b""
         while not seen.endswith(b"\n"):
-            left_s = deadline_s - time.monotonic()
-            readable, _, _ = select.select([stream], [], [], max(0.0, left_s))
-            assert readable, "the tool does not end"
+            eventually("the tool ends", lambda: select.select([stream], [], [], 1.0)[0])
             chunk = stream.read1(1 << 16)  # type: ignore[attr-defined] # a buffered reader
             assert chunk, "the Java machine has ended"
             seen += chunk

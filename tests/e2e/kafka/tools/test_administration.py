@@ -7,8 +7,6 @@ from tests.e2e.kafka.tools.kafka_tools import KafkaTools, Login
 from tests.e2e.rest.client import rest
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.timeout(180)  # the first test starts Java
-
 
 def test_topics_from_creation_to_deletion(
     tools: KafkaTools, alice: Login, kafka_server: ServerProcess

@@ -3,27 +3,23 @@
 import json
 import random
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-import pytest
 from tests.e2e.kafka.test_history import settings_of
 from tests.e2e.kafka.tools.kafka_tools import KafkaTools, Login
 from tests.e2e.rest.client import rest
 from tests.e2e.sdk.conftest import config_of
 from tests.server_process import TALOS, Key, ServerProcess
+from tests.waiting import completed, limit_s
 
 from opentalos.sdk import ClientConfig, Message, TalosConsumer, TalosProducer
-
-pytestmark = pytest.mark.timeout(180)  # the first test starts Java
 
 COUNT = 1_000  # of the verifiable clients
 KEYED = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=|")
 KEYED_PARTITIONS, REST_KEYS = 12, 100
-WAIT_S = 60.0
-WAIT = ("--timeout-ms", "30000")
+WAIT = ("--timeout-ms", str(int(limit_s() * 1_000)))
 WORDS = [f"word {number}" for number in range(40)]
 
 
@@ -81,7 +77,7 @@ def test_keys_go_where_our_clients_put_them(
     for key in keys:
         by_librdkafka.produce("alice/keyed", b"librdkafka", key.encode())
         by_librdkafka.poll(0)
-    assert by_librdkafka.flush(WAIT_S) == 0
+    assert by_librdkafka.flush(limit_s()) == 0
     with TalosProducer(config_of(kafka_server.url), "alice/keyed") as by_sdk:
         for key in keys:
             by_sdk.put(Message(b"sdk", partition_key=key))
@@ -184,10 +180,7 @@ def lag_by_rest(server: ServerProcess, group: str) -> dict[int, tuple[int, int]]
 def lag_by_command(server: ServerProcess, key: Key, group: str) -> dict[int, int]:
     who = f"{key.key_id}:{key.secret}"
     command = [str(TALOS), "group", "describe", "measured", group, "--format", "json"]
-    done = subprocess.run(
-        [*command, "--url", server.url, "--as", who], capture_output=True, timeout=WAIT_S
-    )
-    assert done.returncode == 0, done.stderr
+    done = completed([*command, "--url", server.url, "--as", who], check=True)
     rows = map(json.loads, done.stdout.splitlines())
     return {row["partition"]: row["lag"] for row in rows}
 

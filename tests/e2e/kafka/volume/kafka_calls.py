@@ -17,10 +17,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from tests.waiting import eventually, limit_s, within_limit
+
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 RECORDS = 40  # of each login
 FAILURES_SHOWN = 10
-WAIT_S = 90.0
 GROUP = "volume"
 T = TypeVar("T")
 Pair = tuple[bytes | None, bytes | None]
@@ -62,14 +63,14 @@ class Librdkafka:
             self._place.topic, value, key=key, partition=0, headers={"h": b"1"},
             on_delivery=lambda error, message: found.append(error or message.offset()),
         )  # fmt: skip
-        self._producer.flush(WAIT_S)
+        self._producer.flush(limit_s())
         return int(found[0])
 
     def read(self, offset: int, count: int) -> Sequence[Pair]:
         self._consumer.assign([self._at(offset)])
         found: list[Pair] = []
         while len(found) < count:
-            message = self._consumer.poll(WAIT_S)
+            message = self._consumer.poll(limit_s())
             if message.error() is not None:
                 raise ValueError(str(message.error()))
             found.append((message.key(), message.value()))
@@ -79,16 +80,16 @@ class Librdkafka:
         self._consumer.commit(offsets=[self._at(offset)], asynchronous=False)
 
     def committed(self) -> int:
-        return int(self._consumer.committed([self._place], WAIT_S)[0].offset)
+        return int(self._consumer.committed([self._place], limit_s())[0].offset)
 
     def end(self) -> int:
-        return int(self._consumer.get_watermark_offsets(self._place, WAIT_S)[1])
+        return int(self._consumer.get_watermark_offsets(self._place, limit_s())[1])
 
     def first_since(self, time_ms: int) -> int:
-        return int(self._consumer.offsets_for_times([self._at(time_ms)], WAIT_S)[0].offset)
+        return int(self._consumer.offsets_for_times([self._at(time_ms)], limit_s())[0].offset)
 
     def topics(self) -> set[str]:
-        return set(self._producer.list_topics(timeout=WAIT_S).topics)
+        return set(self._producer.list_topics(timeout=limit_s()).topics)
 
     def close(self) -> None:
         self._consumer.close()
@@ -126,15 +127,18 @@ class KafkaPython:
         sent = self._producer.send(
             self._place.topic, value, key=key, partition=0, headers=[("h", b"1")]
         )
-        return int(sent.get(WAIT_S).offset)
+        return int(sent.get(limit_s()).offset)
 
     def read(self, offset: int, count: int) -> Sequence[Pair]:
         self._consumer.seek(self._place, offset)
         found: list[Pair] = []
-        until_s = time.monotonic() + WAIT_S
-        while len(found) < count and time.monotonic() < until_s:
+
+        def enough() -> bool:
             some = self._consumer.poll(timeout_ms=1_000, max_records=count - len(found))
-            found += [(each.key, each.value) for each in some.get(self._place, ())]
+            found.extend((each.key, each.value) for each in some.get(self._place, ()))
+            return len(found) >= count
+
+        eventually(f"{count} records are read", enough, state=lambda: len(found))
         return found
 
     def commit(self, offset: int) -> None:
@@ -153,7 +157,7 @@ class KafkaPython:
         return set(self._consumer.topics())
 
     def close(self) -> None:
-        self._producer.close(WAIT_S)
+        self._producer.close(limit_s())
         self._consumer.close()
 
 
@@ -179,7 +183,11 @@ class AioKafka:
         self._producer, self._consumer = self._run(start())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run_until_complete(asyncio.wait_for(work, WAIT_S))
+        async def bounded() -> T:
+            async with within_limit("aiokafka ends a call"):
+                return await work
+
+        return self._loop.run_until_complete(bounded())
 
     def put(self, key: bytes, value: bytes | None) -> int:
         send = self._producer.send_and_wait(

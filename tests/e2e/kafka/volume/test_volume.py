@@ -12,16 +12,14 @@ import pytest
 from tests.e2e.kafka.clients import kafka_address
 from tests.e2e.rest.client import rest
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.waiting import completed
 
 from opentalos.backends.jars import JAVA_CLIENTS, java, need_jars
 
 ROOT = Path(__file__).resolve().parents[4]
 LOGINS = 24  # of each client, a third by each mechanism
 CALLS_MIN = 2_000
-RUN_S = 300.0  # fifteen seconds on a machine with nothing else to do
 SEED = 1
-
-pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +37,8 @@ def topic_of(server: ServerProcess, client: str) -> str:
 
 def counted(command: Sequence[str]) -> Any:
     """What the program prints last."""
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=RUN_S,
-    )
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    done = completed(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -80,9 +71,7 @@ def test_every_call_of_the_java_client_works(server: ServerProcess, tmp_path: Pa
     named = ":".join(map(str, need_jars("kafka").glob("*.jar")))
     source = str(Path(__file__).parent / "KafkaCalls.java")
     compile_it = [java(), "-jar", str(compiler), "-17", "-nowarn", "-d", str(tmp_path)]
-    done = subprocess.run(
-        [*compile_it, "-cp", named, source], capture_output=True, text=True, timeout=RUN_S
-    )
+    done = completed([*compile_it, "-cp", named, source])
     assert done.returncode == 0, done.stdout + done.stderr
     command = [java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
     command += ["-Dlog4j2.level=OFF", "-cp", f"{tmp_path}:{jars}", "KafkaCalls"]

@@ -2,12 +2,12 @@
 
 import asyncio
 import random
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.waiting import eventually
 
 from opentalos.model import errors
 from opentalos.model.table import NEVER
@@ -45,7 +45,6 @@ from opentalos.sdk.tables import (
 )
 
 PARTITIONS = 3
-READY_S = 60.0
 VIEWS = pytest.mark.parametrize(
     "view", [StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE], ids=lambda view: view.name.lower()
 )
@@ -161,7 +160,7 @@ def test_records_with_a_time_to_live_are_followed_from_a_scan(
     table.put({**old, "n": 1, "text": "forgotten"})
     table.put({"user": "old", "id": 2, "n": 1})
     table.remove({"user": "old", "id": 2})
-    until(lambda: table.get(old) is None)
+    eventually("the row expires", lambda: table.get(old) is None)
     with TableFollower(client, table.name, topic) as follower:
         follower.catch_up()
         states = {
@@ -175,13 +174,6 @@ def test_records_with_a_time_to_live_are_followed_from_a_scan(
         written_ms = follower.catch_up()
         assert list(follower.replica.rows(begun_ms + 1_000)) == [{**old, "n": 5}]
         assert list(follower.replica.rows(written_ms + 1_000)) == []
-
-
-def until(holds: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + READY_S
-    while not holds():
-        assert time.monotonic() < until_s
-        time.sleep(0.05)
 
 
 def test_a_table_is_scanned_in_parts_with_versions(client: Client) -> None:
@@ -309,7 +301,7 @@ def test_a_change_that_is_missing_is_noticed(client: Client) -> None:
         table.put({**key, "n": 3})
         with pytest.raises(ChangeMissing, match="was disabled or stopped"):
             follower.catch_up()
-    until(lambda: len(list(records(client, topic))) == 2)
+    eventually("both changes are published", lambda: len(list(records(client, topic))) == 2)
     decoder, replica = StreamDecoder.of(on, topic), Replica(on, StreamView.MUTATE_LOG)
     first, third = (decoder.record(record).change for record in records(client, topic))
     assert replica.apply(first)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.waiting import limit_s
 
 from opentalos.adapters.local import LocalFileStore, open_local_file_store
 from opentalos.adapters.local.fence_watch import watch_of
@@ -57,7 +58,7 @@ async def test_what_left_the_page_cache_is_read_from_the_disk(
 async def test_a_fence_bounds_the_next_read(store: LocalFileStore, tmp_path: Path) -> None:
     await read(store)
     other = await open_local_file_store(tmp_path, exclusive=True)
-    assert await other.recover("t/0", deadline_s=10) == len(CONTENT)
+    assert await other.recover("t/0", deadline_s=limit_s()) == len(CONTENT)
     await other.close()
     append(tmp_path, b"of a former writer")
     assert await read(store) == CONTENT
@@ -69,7 +70,7 @@ async def test_a_fence_that_was_begun_bounds_reads_once_it_is_complete(
     (tmp_path / f"t/0{FENCE_SUFFIX}").touch()
     watch_of(tmp_path).made()
     await read(store)
-    assert await store.recover("t/0", deadline_s=10) == len(CONTENT)
+    assert await store.recover("t/0", deadline_s=limit_s()) == len(CONTENT)
     append(tmp_path, b"of a former writer")
     assert await read(store) == CONTENT
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.accelerator import NATIVE, disk_of_python
+from tests.waiting import limit_s
 
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.local import LocalFileStore, disk, native_crew
@@ -30,7 +31,7 @@ async def commit_alone(accelerator: str, *args: Any) -> int:
     try:
         return await threads.run(commit_at, *args)
     finally:
-        assert await threads.close(deadline_s=5)
+        assert await threads.close(deadline_s=limit_s())
 
 
 # --- choosing -----------------------------------------------------------------------------------
@@ -133,6 +134,6 @@ async def test_a_write_that_a_limit_cuts_short_is_continued_into_its_error(
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     with pytest.raises(WriterDead):
         await large.commit([b"never"])
-    assert await store.recover("t/1", deadline_s=5) == FILE_BYTES_MAX
+    assert await store.recover("t/1", deadline_s=limit_s()) == FILE_BYTES_MAX
     assert await store.read("t/1", position=FILE_BYTES_MAX - 6, bytes_max=99) == b"x12345"
     await store.close()

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.waiting import limit_s
 
 from opentalos.adapters.local import LocalAppendFile, LocalFileStore, open_local_file_store
 from opentalos.adapters.local.descriptors import DescriptorBudget
@@ -136,7 +137,7 @@ async def test_a_resting_file_that_someone_wrote_to_is_dead(tmp_path: Path) -> N
 async def test_a_resting_file_that_was_fenced_acknowledges_nothing(tmp_path: Path) -> None:
     file = await resting(tmp_path)
     other = await open_local_file_store(tmp_path)
-    assert await other.recover("t/0/a", deadline_s=5) == 4
+    assert await other.recover("t/0/a", deadline_s=limit_s()) == 4
     with pytest.raises(Fenced):
         await file.commit([b"lost"])
     assert await other.read("t/0/a", position=0, bytes_max=64) == b"kept"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.accelerator import disk_of_python
+from tests.waiting import limit_s
 
 from opentalos.adapters.local import LocalFileStore, append_file, disk, open_local_file_store
 from opentalos.adapters.local.fence_watch import watch_of
@@ -53,7 +54,7 @@ async def test_a_fence_by_another_store_of_the_process_stops_the_writer(
     file = await store.create("t/0", durability=SYNCED)
     await file.commit([b"kept"])
     other = await open_local_file_store(tmp_path, exclusive=True)
-    assert await other.recover("t/0", deadline_s=1) == 4
+    assert await other.recover("t/0", deadline_s=limit_s()) == 4
     with pytest.raises(Fenced):
         await file.commit([b"lost"])
     with pytest.raises(WriterDead):
@@ -69,7 +70,7 @@ async def test_a_fence_of_another_file_makes_a_writer_ask_again(
     gone = await store.create("t/1", durability=SYNCED)
     await kept.commit([b"x"])
     await gone.commit([b"x"])
-    await store.recover("t/1", deadline_s=1)
+    await store.recover("t/1", deadline_s=limit_s())
     await store.delete("t/1")
     await kept.commit([b"x"])
     await kept.commit([b"x"])

@@ -11,9 +11,10 @@ from types import ModuleType
 
 import pytest
 from tests.accelerator import disk_of_python
+from tests.waiting import eventually_async, limit_s, within_limit
 
 from opentalos.adapters.io_crew import ThreadCrew
-from opentalos.adapters.io_threads import HANG_S, IoThreads
+from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.local import LocalFaults, LocalFileStore, append_file, disk, file_store
 from opentalos.adapters.local.append_file import Pools
 from opentalos.adapters.local.native_crew import REQUIRED
@@ -102,7 +103,7 @@ async def test_the_fresh_file_of_one_that_hangs_leaves_the_usual_threads_to_othe
     other = await store.create("slow/1/1", durability=SYNCED)
     faults.hang_prefix = "slow/0/"
     stuck = asyncio.ensure_future(former.commit([b"x"]))
-    await asyncio.sleep(2 * HANG_S)
+    await eventually_async("the commit hangs", lambda: former.hangs)
     fresh = await store.create("slow/0/2", durability=SYNCED)
     commit = asyncio.ensure_future(fresh.commit([b"x"]))
     await asyncio.sleep(0)
@@ -112,7 +113,7 @@ async def test_the_fresh_file_of_one_that_hangs_leaves_the_usual_threads_to_othe
     assert hanging == [False, True, False, False]
     faults.release()
     assert list(await asyncio.gather(stuck, commit)) == [1, 1]
-    monkeypatch.setattr(append_file, "HANG_S", 60.0)  # also on a busy machine
+    monkeypatch.setattr(append_file, "HANG_S", limit_s())  # also on a busy machine
     for length in (2, 3):  # the first shows that it is quick again
         assert await fresh.commit([b"x"]) == length
     last = await store.create("slow/0/3", durability=SYNCED)
@@ -129,7 +130,7 @@ async def test_a_fresh_file_does_not_wait_behind_those_that_hang() -> None:
     assert pools.of(hangs=True) is pools.hanging, "it would keep a usual thread"
     gate.set()
     assert await stuck
-    await pools.close(deadline_s=5)
+    await pools.close(deadline_s=limit_s())
 
 
 async def test_a_hanging_commit_can_be_given_up_and_recovered_elsewhere(
@@ -146,10 +147,10 @@ async def test_a_hanging_commit_can_be_given_up_and_recovered_elsewhere(
     with pytest.raises(WriterDead):
         await file.commit([b"more"])
     other = LocalFileStore(tmp_path / "root")
-    assert await other.recover("slow/0", deadline_s=1) == 4
+    assert await other.recover("slow/0", deadline_s=limit_s()) == 4
     faults.release()
     await store.close()
-    assert await other.recover("slow/0", deadline_s=1) == 4
+    assert await other.recover("slow/0", deadline_s=limit_s()) == 4
     assert await other.read("slow/0", position=0, bytes_max=100) == b"kept"
     await other.close()
     assert open_descriptors(tmp_path) == []
@@ -163,7 +164,7 @@ async def test_close_is_bounded_while_a_commit_hangs(
     faults.hang_prefix = "slow/"
     stuck = asyncio.ensure_future(file.commit([b"late"]))
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with within_limit("the close ends"):
         await store.close()
     with pytest.raises(OutcomeUnknown):
         await stuck
@@ -202,7 +203,7 @@ async def test_a_failed_commit_kills_the_file_and_no_other(
     with pytest.raises(WriterDead):
         await bad.close()
     assert await good.commit([b"fine"]) == 4
-    assert await store.recover("bad/0", deadline_s=1) == 7
+    assert await store.recover("bad/0", deadline_s=limit_s()) == 7
     assert await store.read("bad/0", position=0, bytes_max=100) == b"keptper"
 
 
@@ -395,11 +396,9 @@ async def test_readers_are_kept_within_a_bound(
         await file.close()
     reads = [store.read(f"t/{number % 10}", position=0, bytes_max=9) for number in range(40)]
     assert await asyncio.gather(*reads) == [b"%d" % (number % 10) for number in range(40)]
-    for _ in range(500):  # a thread closes what was put out
-        if len(open_descriptors(tmp_path)) <= 4:
-            break
-        await asyncio.sleep(0.01)
-    assert len(open_descriptors(tmp_path)) <= 4
+    await eventually_async(  # a thread closes them
+        "readers beyond the bound are closed", lambda: len(open_descriptors(tmp_path)) <= 4
+    )
     await store.close()
     assert open_descriptors(tmp_path) == []
 

@@ -7,10 +7,8 @@ import gc
 import os
 import random
 import select
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.accelerator import NATIVE, disk_of_python
+from tests.waiting import completed, eventually, eventually_async, limit_s, stays_async
 
 from opentalos.adapters import io_threads, thread_start
 from opentalos.adapters.io_threads import IoThreads
@@ -60,12 +59,6 @@ def native_threads() -> Callable[[], int]:
     return lambda: count() - before
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - of threads that know no event
-            await asyncio.sleep(0.002)
-
-
 async def test_interrupted_and_short_calls_go_on_and_one_without_progress_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +93,7 @@ async def test_bytes_of_a_cancelled_commit_are_held_until_its_thread_is_done(
     file = await store.create("t/0", durability=SYNCED)
     with disk_of_python(gate):
         commit = asyncio.ensure_future(file.commit([memoryview(data)]))
-        await until(lambda: gate.arrived == 1)
+        await eventually_async("a thread arrives", lambda: gate.arrived == 1)
         commit.cancel()
         await asyncio.gather(commit, return_exceptions=True)
         del commit
@@ -116,7 +109,7 @@ async def test_bytes_of_a_cancelled_commit_are_held_until_its_thread_is_done(
                 return False
             return True
 
-        await until(freed)
+        await eventually_async("the bytes are free", freed)
         assert (tmp_path / "t/0").read_bytes() == b"still read"
         await store.close()
 
@@ -151,15 +144,16 @@ async def test_a_burst_of_completions_wakes_the_loop_once(tmp_path: Path) -> Non
             for n in range(200)
         ]
         await asyncio.sleep(0)
-        # The loop is busy elsewhere until all is written and no thread has a job.
-        deadline = time.monotonic() + 15
-        while time.monotonic() < deadline:
+
+        def idle() -> bool:
             written = os.fstat(fd).st_size == 200
-            if written and not any(crew.busy_s(slot) for slot in crew._slots.values()):
-                break
+            return written and not any(crew.busy_s(slot) for slot in crew._slots.values())
+
+        # The loop does nothing else meanwhile.
+        eventually("all is written and no thread has a job", idle)
         assert await asyncio.gather(*commits) == list(range(1, 201))
     assert reaped == [200]
-    assert await threads.close(deadline_s=5)
+    assert await threads.close(deadline_s=limit_s())
 
 
 def test_jobs_beyond_the_ring_are_served_and_taken_back_in_order(tmp_path: Path) -> None:
@@ -176,7 +170,7 @@ def test_jobs_beyond_the_ring_are_served_and_taken_back_in_order(tmp_path: Path)
             pool.start(name)
         found: list[Any] = []
         while len(found) < count - 3:
-            ready, _, _ = select.select([pool.fileno()], [], [], 10)
+            ready, _, _ = select.select([pool.fileno()], [], [], limit_s())
             assert ready
             found += pool.reap()
         assert sorted(token for _, token, *_ in found) == list(range(3, count))
@@ -203,7 +197,7 @@ async def test_a_completion_that_raises_loses_no_other(
         threads.submit(commit_at, job, failing)
         assert await threads.run(commit_at, *job) == 1
     assert "on purpose" in caplog.text
-    assert await threads.close(deadline_s=5)
+    assert await threads.close(deadline_s=limit_s())
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -255,7 +249,7 @@ async def test_thousands_of_commits_with_cancels_and_errors_lose_nothing(
     assert outcomes["acknowledged"] > 2_000
     assert outcomes["cancelled"] + outcomes["failed"] > 5
     await store.close()
-    await until(lambda: native_threads() == 0)
+    await eventually_async("no thread is left", lambda: native_threads() == 0)
 
 
 # --- threads ------------------------------------------------------------------------------------
@@ -269,7 +263,7 @@ async def test_hanging_threads_are_replaced_up_to_the_bound_and_leave_afterwards
     monkeypatch.setattr(append_file, "COMMIT_THREADS_MAX", 12)
     monkeypatch.setattr(append_file, "HANGING_LINGER_S", 0.2)
     hang_s = io_threads.HANG_S
-    monkeypatch.setattr(append_file, "HANG_S", 60.0)  # a busy machine is no hanging disk
+    monkeypatch.setattr(append_file, "HANG_S", limit_s())  # a busy machine is no hanging disk
     gate = Gate("/slow-")
     store = LocalFileStore(tmp_path, accelerator=REQUIRED, io_threads=2)
     slow = [await store.create(f"t/slow-{n}", durability=SYNCED) for n in range(20)]
@@ -279,21 +273,25 @@ async def test_hanging_threads_are_replaced_up_to_the_bound_and_leave_afterwards
         for number in range(1, 21):
             assert await quick.commit([b"y"]) == number
         stuck += [asyncio.ensure_future(file.commit([b"x"])) for file in slow[8:]]
-        await until(lambda: gate.arrived == 12)
+        await eventually_async("the threads arrive", lambda: gate.arrived == 12)
         waiting = asyncio.ensure_future(quick.commit([b"y"]))
-        await asyncio.sleep(5 * io_threads.STALL_S)
-        assert not waiting.done()
-        assert native_threads() == 12
+        await stays_async(
+            "the commit waits, and no thread is started for it",
+            lambda: not waiting.done() and native_threads() == 12,
+        )
         monkeypatch.setattr(append_file, "HANG_S", hang_s)
         gate.open.set()
         assert await asyncio.gather(waiting, *stuck) == [21, *[1] * 20]
         # Files whose commits hung keep to the other threads until they are quick.
         assert await asyncio.gather(*(file.commit([b"x"]) for file in slow)) == [2] * 20
-        async with asyncio.timeout(10):
-            while native_threads() > 2:
-                await quick.commit([b"y"])
+
+        async def two_are_left() -> bool:
+            await quick.commit([b"y"])
+            return native_threads() <= 2
+
+        assert await eventually_async("the other threads leave", two_are_left)
         await store.close()
-    await until(lambda: native_threads() == 0)
+    await eventually_async("no thread is left", lambda: native_threads() == 0)
 
 
 async def test_a_pool_that_is_gone_lets_its_hanging_threads_end(
@@ -311,13 +309,13 @@ async def test_a_pool_that_is_gone_lets_its_hanging_threads_end(
         with pytest.raises(BlockingIOError):
             pool.start("one too many")
         pool.submit("hangs", file.fileno(), [data], 0, True, None)
-        await until(lambda: gate.arrived == 1)
+        await eventually_async("a thread arrives", lambda: gate.arrived == 1)
         assert pool.busy_s(0) + pool.busy_s(1) > 0
         assert pool.reap() == []
         del pool
-        await until(lambda: native_threads() == 1)
+        await eventually_async("the idle thread ends", lambda: native_threads() == 1)
         gate.open.set()
-        await until(lambda: native_threads() == 0)
+        await eventually_async("no thread is left", lambda: native_threads() == 0)
     assert (tmp_path / "0").read_bytes() == data
 
 
@@ -352,7 +350,7 @@ async def test_without_a_thread_a_commit_is_refused_as_not_done(
         assert (tmp_path / "0").read_bytes() == b""
         refused[0] = False
         assert await threads.run(commit_at, *job) == 1
-    assert await threads.close(deadline_s=5)
+    assert await threads.close(deadline_s=limit_s())
 
 
 NO_MEMORY = """
@@ -376,7 +374,5 @@ print(errno.errorcode[number], 1 < started < 64)
 
 
 def test_a_system_without_room_for_a_thread_is_told_by_its_errno() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", NO_MEMORY], capture_output=True, text=True, timeout=20
-    )
+    done = completed([sys.executable, "-c", NO_MEMORY])
     assert (done.stdout, done.stderr) == ("EAGAIN True\n", "")

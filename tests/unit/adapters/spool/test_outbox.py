@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.waiting import eventually_async, limit_s
 
 from opentalos.adapters.spool import Outbox, Spool
 from opentalos.adapters.spool import outbox as outbox_module
@@ -38,13 +39,13 @@ async def outbox(folder: Path, queue: Queue, bytes_max: int = 1 << 20) -> AsyncI
     made = Outbox(Spool(folder, bytes_max), queue.put)
     await made.start()
     yield made
-    await made.close(1.0)
+    await made.close(limit_s())
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take its time until all is on disk."""
+    monkeypatch.setattr(outbox_module, "_CLOSE_S", limit_s())
 
 
 def events(first: int, last: int) -> list[bytes]:
@@ -55,7 +56,7 @@ async def test_what_is_offered_is_put(tmp_path: Path) -> None:
     queue = Queue()
     async with outbox(tmp_path, queue) as made:
         made.offer(events(0, 1_200))
-        await until(lambda: len(queue.stored) == 1_200)
+        await eventually_async("1,200 events are stored", lambda: len(queue.stored) == 1_200)
         assert made.figures == (0, 0, 0)
     assert queue.stored == events(0, 1_200)
     assert queue.tries == 3
@@ -68,17 +69,20 @@ async def test_order_is_kept_over_a_time_without_the_queue(
     queue = Queue()
     async with outbox(tmp_path, queue) as made:
         made.offer(events(0, 3))
-        await until(lambda: len(queue.stored) == 3)
+        await eventually_async("3 events are stored", lambda: len(queue.stored) == 3)
         queue.error = error
         for step in range(3, 30, 3):
             tries = queue.tries
             made.offer(events(step, step + 3))
-            await until(lambda tries=tries: queue.tries > tries)  # type: ignore[misc]
-        await until(lambda: made.figures.bytes_count > 0)
+            await eventually_async(
+                "the put is tried",
+                lambda tries=tries: queue.tries > tries,  # type: ignore[misc]
+            )
+        await eventually_async("events are on disk", lambda: made.figures.bytes_count > 0)
         queue.error = None
         made.offer(events(30, 33))
-        await until(lambda: len(queue.stored) == 33)
-        await until(lambda: made.figures == (0, 0, 0))  # files go after their events
+        await eventually_async("33 events are stored", lambda: len(queue.stored) == 33)
+        await eventually_async("files go after their events", lambda: made.figures == (0, 0, 0))
     assert queue.stored == events(0, 33)
 
 
@@ -87,10 +91,10 @@ async def test_an_unknown_put_is_repeated_with_the_same_events(tmp_path: Path) -
     queue.error, queue.stores_all_the_same = OutcomeUnknown("cut"), True
     async with outbox(tmp_path, queue) as made:
         made.offer(events(0, 5))
-        await until(lambda: made.figures.bytes_count > 0)
+        await eventually_async("events are on disk", lambda: made.figures.bytes_count > 0)
         queue.error = None
         made.offer(events(5, 6))
-        await until(lambda: queue.stored[-1:] == [b"5"])
+        await eventually_async("the last event is stored", lambda: queue.stored[-1:] == [b"5"])
     assert queue.stored == events(0, 5) + events(0, 6)
 
 
@@ -102,7 +106,7 @@ async def test_what_is_left_at_the_end_waits_for_the_next_start(tmp_path: Path) 
     assert queue.stored == []
     queue.error = None
     async with outbox(tmp_path, queue):
-        await until(lambda: len(queue.stored) == 10)
+        await eventually_async("10 events are stored", lambda: len(queue.stored) == 10)
     assert queue.stored == events(0, 10)
 
 
@@ -111,10 +115,10 @@ async def test_the_last_events_are_kept_for_the_next_start(tmp_path: Path) -> No
     made = Outbox(Spool(tmp_path, 1 << 20), queue.put)
     await made.start()
     made.offer(events(0, 3))
-    await made.close(1.0, events(3, 5))
+    await made.close(limit_s(), events(3, 5))
     assert queue.stored == events(0, 3)
     async with outbox(tmp_path, queue):
-        await until(lambda: len(queue.stored) == 5)
+        await eventually_async("5 events are stored", lambda: len(queue.stored) == 5)
     assert queue.stored == events(0, 5)
 
 
@@ -124,12 +128,12 @@ async def test_a_put_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> 
     made = Outbox(Spool(tmp_path, 1 << 20), queue.put)
     await made.start()
     made.offer(events(0, 10))
-    await until(lambda: queue.tries == 1)
+    await eventually_async("the put is tried", lambda: queue.tries == 1)
     made.offer(events(10, 12))
     await made.close(0.05)
     again = Queue()
     async with outbox(tmp_path, again):
-        await until(lambda: len(again.stored) == 12)
+        await eventually_async("12 events are stored", lambda: len(again.stored) == 12)
     assert again.stored == events(0, 12)
 
 
@@ -153,10 +157,10 @@ async def test_a_bug_in_a_put_does_not_end_it(
     queue.error = RuntimeError("a bug")
     async with outbox(tmp_path, queue) as made:
         made.offer(events(0, 2))
-        await until(lambda: queue.tries == 1)
+        await eventually_async("the put is tried", lambda: queue.tries == 1)
         queue.error = None
         made.offer(events(2, 4))
-        await until(lambda: len(queue.stored) == 4)
+        await eventually_async("4 events are stored", lambda: len(queue.stored) == 4)
     assert queue.stored == events(0, 4)
     assert "could not publish events" in caplog.text
 
@@ -170,5 +174,8 @@ async def test_failing_puts_are_logged_once_a_minute(
     async with outbox(tmp_path, queue) as made:
         for step in range(5):
             made.offer(events(step, step + 1))
-            await until(lambda step=step: queue.tries > step)  # type: ignore[misc]
+            await eventually_async(
+                "the put is tried",
+                lambda step=step: queue.tries > step,  # type: ignore[misc]
+            )
     assert caplog.text.count("keeping them on disk: no room") == 1

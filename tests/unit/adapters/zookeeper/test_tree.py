@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from kazoo.protocol.serialization import GetData, Transaction
+from tests.waiting import eventually_async, stays_async
 
 from opentalos.adapters.zookeeper.node_format import Content, Kind, encode_content
 from opentalos.adapters.zookeeper.tree import READ_ATTEMPTS_MAX, ZookeeperTree
@@ -90,10 +91,9 @@ async def test_a_read_that_comes_during_a_write_waits_for_the_next(
     """The one that runs may have begun before the change that the read must see."""
     held = store.gate = asyncio.Event()
     first = asyncio.create_task(tree.latest("a"))
-    await asyncio.sleep(BARRIER_S)
+    await eventually_async("a write runs", lambda: store.count(Transaction) == 1)
     others = [asyncio.create_task(tree.latest("a")) for _ in range(3)]
-    await asyncio.sleep(BARRIER_S)
-    assert store.count(Transaction) == 1
+    await stays_async("no further write runs", lambda: store.count(Transaction) == 1)
     following = store.gate = asyncio.Event()
     held.set()
     await first

@@ -1,8 +1,9 @@
 """What a watch shows when reads fail; what ZooKeeper does is in tests/e2e/zookeeper."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
+
+from tests.waiting import within_limit
 
 from opentalos.adapters.zookeeper.node_format import Content, Kind
 from opentalos.adapters.zookeeper.tree import Node
@@ -51,6 +52,6 @@ async def test_what_was_read_before_an_interruption_is_shown() -> None:
 
     store.below = below  # type: ignore[method-assign]
     watch.note_connection()
-    async with asyncio.timeout(10):
+    async with within_limit("the next state is shown"):
         assert (await anext(states))["count"].value == b"2"
     assert not store.fails

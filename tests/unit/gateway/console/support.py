@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from tests.unit.gateway.rest.support import Rest, rest
+from tests.waiting import within_limit
 
 from opentalos.gateway.console.gateway import ConsoleGateway
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.model.settings.console import ConsoleSettings
 
-ANSWER_S = 60.0  # of virtual time
 FORM = b"application/x-www-form-urlencoded"
 
 
@@ -105,7 +105,8 @@ class Browser:
             if exchange.path.startswith(prefix):
                 handler(exchange)
                 break
-        reply = await asyncio.wait_for(replied, ANSWER_S)
+        async with within_limit("the console answers"):
+            reply = await replied
         for name, value in re.findall(r"Set-Cookie: ([^=]*)=([^;]*)", reply.lines):
             self.cookies[name] = value
             if not value:

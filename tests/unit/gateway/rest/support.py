@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from tests.unit.broker.support import World, world
+from tests.waiting import within_limit
 
 from opentalos.broker.broker import Broker
 from opentalos.gateway.http.exchange import Exchange
@@ -21,8 +22,6 @@ from opentalos.gateway.session.callers import Callers
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.identity import Principal
 from opentalos.model.settings.security import AuthLimits
-
-ANSWER_S = 10.0
 
 
 class Replied(NamedTuple):
@@ -126,7 +125,8 @@ async def exchanged(
     exchange = Exchange(connection, method.encode(), url.encode(), headers)
     exchange.body = body
     dict(gateway.prefix_routes())[b"/rest/v1/"](exchange)
-    return await asyncio.wait_for(replied, ANSWER_S)
+    async with within_limit("REST answers"):
+        return await replied
 
 
 def gateway_of(broker: Broker) -> RestGateway:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.log.bed import Answers, Bed, block, open_bed, payloads, put, until
+from tests.waiting import eventually_async, within_limit
 
 from opentalos.adapters.local import LocalFaults, LocalFileStore
 from opentalos.adapters.memory import MemoryAppendFile, MemoryFileStore, MemoryStorage
@@ -75,7 +76,8 @@ async def one_group(bed: Bed, *contents: bytes) -> list[Answers]:
     answers = [Answers() for _ in contents]
     for content, answer in zip(contents, answers, strict=True):
         bed.log().append(block(content), answer)
-    await asyncio.wait_for(until(lambda: all(answer.got for answer in answers)), 60)
+    async with within_limit("the blocks are answered"):
+        await until(lambda: all(answer.got for answer in answers))
     return answers
 
 
@@ -224,7 +226,7 @@ async def test_a_disk_that_refuses_one_topic_ends_in_answers(tmp_path: Path, num
     assert bed.store.counters.openings - openings <= limits.reopen_attempts_max + 1
     faults.error_prefix = None
     await bed.store.upkeep.measure_space()
-    await until(lambda: not bed.log().writer.busy(), 0.01)
+    await eventually_async("the log is at rest", lambda: not bed.log().writer.busy())
     await bed.store.close()
     assert len(await files.list("")) <= 8
     await files.close()

@@ -114,7 +114,6 @@ def clusters(draw: st.DrawFn) -> tuple[list[LogUsage], list[Row]]:
     return kept, rows
 
 
-@pytest.mark.timeout(300)
 @settings(max_examples=12, deadline=None, derandomize=True,
           suppress_health_check=list(HealthCheck))  # fmt: skip
 @given(clusters())

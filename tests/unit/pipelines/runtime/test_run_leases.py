@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import limit_s, scale
 
 from opentalos.model.errors import (
     ConfigError,
@@ -21,8 +22,6 @@ from opentalos.pipelines.runtime import run_leases
 from opentalos.pipelines.runtime.home_id import LeaseNote, home_id
 from opentalos.pipelines.runtime.run_leases import RunLeases
 from opentalos.pipelines.runtime.run_plan import Event, PipelineFailed, RunPlan
-
-WAIT_S = 60.0  # for what happens after fractions of a second on a quiet machine
 
 
 @dataclass
@@ -72,11 +71,11 @@ class Run:
 def test_a_lease_is_taken_renewed_and_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Run(tmp_path, monkeypatch, lease_s=3.0)
+    run = Run(tmp_path, monkeypatch, lease_s=3.0 * scale())
     renewed = threading.Event()
     run.service.refuse = lambda method, given: renewed.set() if "epoch" in given else None
     assert run.leases.take("archive", run.pause) == 1
-    assert renewed.wait(WAIT_S)
+    assert renewed.wait(limit_s())
     run.leases.release()
     method, path, given = run.service.calls[-1]
     assert (method, path, given) == ("DELETE", f"leases/archive-{home_id(tmp_path)}", {"epoch": 1})
@@ -178,7 +177,7 @@ def test_a_lost_lease_is_reported_once(
     run = Run(tmp_path, monkeypatch, lease_s=0.3)
     run.service.refuse = refusing_renewals(error)
     run.leases.take("archive", run.pause)
-    assert run.lost.wait(WAIT_S)
+    assert run.lost.wait(limit_s())
     assert reason in run.leases.lost
     run.leases.release()
     assert run.service.made("DELETE") == [], "it belongs to another run"
@@ -193,11 +192,11 @@ def test_a_renewal_that_hangs_does_not_keep_the_lease(
 
     def hang(method: str, given: dict[str, Any]) -> None:
         if "epoch" in given:
-            answered.wait(WAIT_S)
+            answered.wait(limit_s())
 
     run.service.refuse = hang
     run.leases.take("archive", run.pause)
-    assert run.lost.wait(WAIT_S)
+    assert run.lost.wait(limit_s())
     answered.set()
     run.leases.release()
 
@@ -211,5 +210,5 @@ def test_a_run_that_does_not_end_after_the_loss_is_ended(
     monkeypatch.setattr("os._exit", lambda status: exited.set())
     run.service.refuse = refusing_renewals(LeaseNotHeld("gone"))
     run.leases.take("archive", run.pause)
-    assert exited.wait(WAIT_S)
+    assert exited.wait(limit_s())
     run.leases.release()

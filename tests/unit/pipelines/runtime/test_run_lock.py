@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.waiting import ended
 
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.runtime import run_lock
@@ -45,7 +46,7 @@ def test_the_java_of_a_killed_owner_is_ended(
     lock.path.parent.mkdir()
     lock.path.write_text(noted(orphan.pid, began))
     lock.take()
-    assert orphan.wait(18) == -9
+    assert ended(orphan) == -9
     lock.release()
 
 
@@ -71,7 +72,7 @@ def test_an_owner_of_another_machine_is_not_killed(tmp_path: Path) -> None:
         held.path.write_text(json.dumps({"pid": other.pid, "began": began, "host": host}))
         RunLock(tmp_path, "archive").kill_owner()
         if status is not None:
-            assert other.wait(18) == status
+            assert ended(other) == status
         else:
             assert other.poll() is None
     held.release()

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from tests.waiting import limit_s, within_limit
 
 from opentalos.sdk.aio.producer.failures import Failures
 from opentalos.sdk.core.producer.accumulator import Accumulator, Batch
@@ -55,11 +56,11 @@ async def test_callbacks_wait_for_a_thread_that_cannot_start_yet(
     no_threads(True)
     callbacks.settle(batch, 0, None)
     no_threads(False)
-    async with asyncio.timeout(5):
+    async with within_limit("the callback is called"):
         await finished.wait()
     assert called == [batch]
     callbacks.close()
     thread = callbacks._thread
     assert thread is not None
-    await asyncio.to_thread(thread.join, 5)
+    await asyncio.to_thread(thread.join, limit_s())
     assert not thread.is_alive(), "it would run into the tests that follow"

@@ -1,6 +1,5 @@
 """Audit events reach the topic, or wait on disk until they do."""
 
-import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE, ROOT
+from tests.waiting import eventually_async, limit_s
 
 from opentalos.adapters.spool import outbox
 from opentalos.model.errors import StoreUnavailable
@@ -16,17 +16,16 @@ from opentalos.model.settings.security import AuditSettings
 from opentalos.server.config import Config, changed_keys, parse_config
 from opentalos.server.measuring.auditing import FOLDER, Auditing
 
-WAIT_S = 18.0  # below the limit of a test
-
 
 async def actions(w: World, count: int) -> list[str]:
     """The actions in the topic, once there are so many."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            page = await w.broker.audit.read(ROOT, page=0, since_ms=0, events_max=100)
-            if len(page.events) >= count:
-                return [event.action for event in page.events]
-            await asyncio.sleep(0.005)
+
+    async def stored() -> list[str]:
+        page = await w.broker.audit.read(ROOT, page=0, since_ms=0, events_max=100)
+        found = [event.action for event in page.events]
+        return found if len(found) >= count else []
+
+    return await eventually_async(f"{count} events are in the topic", stored)
 
 
 def auditing(w: World, folder: Path, **settings: Any) -> Auditing:
@@ -56,7 +55,7 @@ async def test_what_the_topic_does_not_take_waits_on_disk_for_the_next_start(
         async def refuse(topic: str, messages: Sequence[bytes], *, key: str) -> None:
             raise StoreUnavailable("the disk hangs")
 
-        monkeypatch.setattr(outbox, "_CLOSE_S", WAIT_S)  # a busy machine may take its time
+        monkeypatch.setattr(outbox, "_CLOSE_S", limit_s())  # a busy machine may take its time
         made = auditing(w, tmp_path)
         with monkeypatch.context() as patched:
             patched.setattr(w.broker.system_topics, "put", refuse)

@@ -3,12 +3,12 @@
 import asyncio
 import gc
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import completed
 
 from opentalos.server.measuring import collector
 from opentalos.server.measuring.collector import (
@@ -51,7 +51,7 @@ run_server(config, ("AKTEST", "c2VjcmV0"), ready)
 
 def test_a_server_that_serves_has_collected_its_garbage_and_frozen_the_rest(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SERVER, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = completed(command, check=True)
     thresholds, frozen_share, collected = json.loads(done.stdout)
     assert tuple(thresholds) == THRESHOLDS
     assert frozen_share > 0.9, "a collection of all generations would visit what never dies"

@@ -19,6 +19,7 @@ from tests.unit.broker.tables.shard.stream_support import (
     until_heard,
 )
 from tests.unit.broker.tables.support import ALICE, HASHED, PLAIN, integer, key, put
+from tests.waiting import within_limit
 
 from opentalos.broker.tables.api.values import TableSpec
 from opentalos.catalog.tables.table import Table, stopped_stream
@@ -160,7 +161,7 @@ async def test_a_table_that_prefers_gaps_accepts_writes(bed: World) -> None:
     puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
     bed.clock.now_ms += 1_000
     (first,) = await apply(bed.broker, table, add())
-    async with asyncio.timeout(PATIENCE_S):
+    async with within_limit("the stream stops"):
         while (await stream_of(bed, table)).streams["t"].live:
             await bed.broker.shards.apply(table, [add()])
     state = (await stream_of(bed, table)).streams["t"]
@@ -186,7 +187,7 @@ async def test_a_gap_begins_with_the_oldest_change_that_any_shard_drops() -> Non
         bed.clock.now_ms += 1_000
         (oldest,) = await apply(bed.broker, table, add(users[0]))
         bed.clock.now_ms += 1_000
-        async with asyncio.timeout(PATIENCE_S):
+        async with within_limit("the stream stops"):
             while (await stream_of(bed, table)).streams["t"].live:
                 await bed.broker.shards.apply(table, [add(users[1])])
             await until_cleared(bed.broker)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tests.unit.broker.support import World
 from tests.unit.broker.tables.support import ALICE, PLAIN, make, streamed
+from tests.waiting import within_limit
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.values import Topic
@@ -90,7 +91,7 @@ async def until_heard(
     broker: Broker, topic: Topic, expected: int, schema: TableSchema = PLAIN
 ) -> list[Heard]:
     """Wait until so many different changes are in the topic."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with within_limit(f"{expected} changes are in the topic"):
         while True:
             try:
                 messages = await heard(broker, topic, schema)
@@ -103,7 +104,7 @@ async def until_heard(
 
 async def until_many(broker: Broker, topic: Topic, messages: int) -> list[Heard]:
     """Wait until the topic has so many messages."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with within_limit(f"{messages} messages are in the topic"):
         while True:
             found = await heard(broker, topic)
             if len(found) >= messages:
@@ -113,7 +114,7 @@ async def until_many(broker: Broker, topic: Topic, messages: int) -> list[Heard]
 
 async def until_cleared(broker: Broker) -> None:
     """Wait until nothing is pending any more."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with within_limit("nothing is pending"):
         while True:
             if not broker.shards.figures().pending_entries:
                 return

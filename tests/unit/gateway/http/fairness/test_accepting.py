@@ -6,6 +6,7 @@ import socket
 from collections import Counter
 
 import pytest
+from tests.waiting import within_limit
 
 from opentalos.gateway.http.fairness.accepting import ACCEPTS_A_TURN, Acceptor, bound_sockets
 
@@ -26,7 +27,7 @@ class Adopted:
         self.by_pass[self.passes] += 1
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(10.0):
+        async with within_limit(f"{count} connections are accepted"):
             while len(self.sockets) < count:
                 await asyncio.sleep(0)
                 self.passes += 1

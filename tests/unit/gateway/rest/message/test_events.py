@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.gateway.rest.support import ANSWER_S, Rest
+from tests.unit.gateway.rest.support import Rest
 from tests.unit.gateway.rest.topic.test_topics import alice
+from tests.waiting import within_limit
 
 from opentalos.broker.messaging.plain_messages import Bounds
 from opentalos.gateway.http.exchange import Exchange
@@ -39,7 +40,8 @@ class Stream:
 
     async def ended(self) -> bytes:
         """Everything, once the stream was closed."""
-        await asyncio.wait_for(self.closed.wait(), ANSWER_S)
+        async with within_limit("the stream is closed"):
+            await self.closed.wait()
         return b"".join(self.written)
 
 
@@ -62,7 +64,7 @@ def follow(call: Rest, path: bytes = PATH, resume: bytes = b"") -> tuple[Exchang
 
 
 async def until(stream: Stream, text: bytes) -> None:
-    async with asyncio.timeout(ANSWER_S):
+    async with within_limit("the stream has the text"):
         while text not in b"".join(stream.written):
             await stream.news()
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.waiting import limit_s
 
 from opentalos.model.errors import OutcomeUnknown, RequestTooLarge
 from opentalos.sdk.core.producer.accumulator import (
@@ -119,12 +120,12 @@ def test_a_waiter_for_room_resumes_when_there_is_room_or_on_close() -> None:
     (batch,) = bench.take_due()
     timer = threading.Timer(0.02, bench.end, [batch])
     timer.start()
-    assert bench.buffer.wait_for_room(1, 5.0)
+    assert bench.buffer.wait_for_room(1, limit_s())
     timer.join()
     bench.buffer.add(Message(b"x" * 10))
     timer = threading.Timer(0.02, bench.buffer.close)
     timer.start()
-    assert bench.buffer.wait_for_room(1, 5.0)
+    assert bench.buffer.wait_for_room(1, limit_s())
     timer.join()
     with pytest.raises(ClientClosed):
         bench.buffer.add(Message(b"x"))
