@@ -1,12 +1,12 @@
 # Everything a developer does, by one name. Needs python3 >= 3.11 and make; tests of power
-# cuts (make test, make faults) also a C compiler.
+# cuts (make test, make faults) and make sanitize also a C compiler.
 
 PYTHON ?= python3
 PY := .venv/bin/python
 ACCELERATOR_ARGUMENT := $(if $(filter off,$(ACCELERATOR)),--remove,--if-possible)
 SPARK_KILLS := $(wildcard tests/spark/*/test_*_kills.py)
 
-.PHONY: help setup accelerator quick check test compat-franz-go release demo bench bench-compare bench-cluster bench-placement bench-sdk bench-spark bench-sds bench-kafka faults replay soak generate lock package image-check docs docs-serve clean
+.PHONY: help setup accelerator quick check test test-all sanitize native programs compat-franz-go release demo bench bench-compare bench-cluster bench-placement bench-sdk bench-spark bench-sds bench-kafka faults replay soak generate lock package image-check docs docs-serve clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
@@ -21,19 +21,29 @@ accelerator: setup  ## build the optional C accelerator in place, compiled leave
 	@$(PY) scripts/build_accelerator.py
 	@$(PY) scripts/compile_leaves.py
 
-quick: setup  ## while you work: format, lint, unit, types, layers; about a minute
+quick: setup  ## while you work: format, lint, types, layers, unit tests; three minutes
 	@$(PY) scripts/run_lanes.py quick
 
-check: setup  ## what gates a commit: quick, then contract and simulation
-	@$(PY) scripts/build_accelerator.py $(ACCELERATOR_ARGUMENT)
+check: native  ## before a commit: quick, then contracts without backends and simulation; eight minutes
 	@$(PY) scripts/run_lanes.py quick check
 
-test: setup  ## every test lane; this is CI; ACCELERATOR=off: without native threads
-	@$(PY) scripts/install_programs.py
+test: programs  ## each merge, and CI: check, one pass of all that is real, a slice of test-all; 25 minutes
+	@$(PY) scripts/fetch_console_assets.py --tests
+	@$(PY) scripts/run_lanes.py quick check classes gate slice
+
+test-all: programs  ## once per issue: every seed, mutant, client, backend and kill; over an hour
 	@$(PY) scripts/fetch_console_assets.py --tests
 	@$(PY) scripts/fetch_franz_go.py
+	@$(PY) scripts/run_lanes.py --whole classes quick check spark single backends faults sanitize
+
+sanitize: setup  ## the C parts under the address, undefined-behaviour and thread sanitizers
+	@$(PY) scripts/sanitize.py
+
+native: setup
 	@$(PY) scripts/build_accelerator.py $(ACCELERATOR_ARGUMENT)
-	@$(PY) scripts/run_lanes.py classes quick check spark single backends faults
+
+programs: native
+	@$(PY) scripts/install_programs.py
 
 demo:  ## a server and two clients of one group; DEMO_EXIT=1 ends after the tour
 	@$(PYTHON) scripts/make_venvs.py --demo
@@ -75,12 +85,12 @@ faults: setup  ## every fault many times under load, and 3,000 seeds of the simu
 	  tests/e2e/sdk/test_consumer_kills.py tests/e2e/kafka/test_history.py
 	@OPENTALOS_POWER_CUTS=100 $(PY) -m pytest -q -s tests/power
 	@OPENTALOS_KILLS=20 $(PY) -m pytest -q $(SPARK_KILLS)
-	@OPENTALOS_FAULTS=full $(PY) scripts/run_lanes.py faults
+	@OPENTALOS_FAULTS=full $(PY) scripts/run_lanes.py --whole faults
 
 replay: setup  ## run one seed of the simulation again and print what happened: SEED=7 CLUSTER=1
 	@$(PY) -m opentalos.testing $(if $(CLUSTER),--cluster )$(SEED) --trace
 
-soak: setup  ## seeds of clusters and ten minutes of load (SOAK_S: seconds); or LANE=quick TIMES=20 LOAD=1
+soak: setup  ## seeds of clusters and ten minutes of load (SOAK_S: seconds); or LANE=gate TIMES=20 LOAD=1
 ifdef LANE
 	@$(PY) scripts/run_lanes.py --times $(or $(TIMES),20) $(if $(LOAD),--load) $(LANE)
 else

@@ -1,5 +1,7 @@
 """What makes a mutant count: several seeds catch it by name, and the real code passes them.
 
+Of them ``make check`` plays the first one, ``make test-all`` all three.
+
 Tests that need the same run of the real code share it (``played``).
 """
 
@@ -8,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import pytest
+from tests import tiers
 from tests.simulation import catching_seeds
 from tests.simulation.mutants import Mutant
 from tests.simulation.replay import command
@@ -17,7 +20,7 @@ from opentalos.testing.simulation.world.world import WorldConfig
 
 ConfigT = TypeVar("ConfigT", bound=WorldConfig)
 
-CATCHES = 3
+CATCHES = 3 if catching_seeds.KEEPS else tiers.size(1, 3)
 MUTANTS_MIN = 12  # of one kind of world
 
 

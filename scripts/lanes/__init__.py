@@ -1,0 +1,1 @@
+"""How test lanes run: what jobs are, which of them run, what they report."""
