@@ -32,6 +32,7 @@ SCALE: Final = "OPENTALOS_WAIT_SCALE"  # the processes of a session share what i
 SCALE_MAX: Final = 8.0
 WORK_S: Final = 0.07  # of ``_work`` on two quiet cores of 2024
 SAMPLES: Final = 3
+SHOWN_CHARACTERS: Final = 2_000  # of what a program said that did not end
 
 
 class WaitEnded(AssertionError):
@@ -189,7 +190,9 @@ def _as_wait(what: str) -> Iterator[None]:
     try:
         yield
     except (TimeoutError, subprocess.TimeoutExpired) as error:
-        raise WaitEnded(f"not after {time.monotonic() - began:.0f} s: {what}: {error}") from error
+        said = [error.stdout, error.stderr] if isinstance(error, subprocess.TimeoutExpired) else []
+        shown = "".join(str(part)[-SHOWN_CHARACTERS:] for part in said if part)
+        raise WaitEnded(f"not after {time.monotonic() - began:.0f} s: {what}\n{shown}") from error
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 """The compiled parts: refused with a reason, or built for every later Python."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from scripts.build_accelerator import (
     build_parts,
     find_tools,
 )
+from tests.waiting import completed
 
 from opentalos.adapters.local import native_crew
 from opentalos.sdk.arrow import native_columns, native_rows
@@ -84,6 +84,6 @@ if TOOLS:  # also if the module is not built: it may be this source that cannot 
         ):
             name = built.file.name.partition(".")[0]
             command = [sys.executable, "-c", program, str(built.file), name]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+            done = completed(command)
             assert done.stdout.replace("opentalos.sdk.arrow.", "").startswith(shown), done.stdout
             assert not done.stderr

@@ -183,8 +183,10 @@ def test_a_secret_in_the_clear_is_compared_whole(keys: Keys) -> None:
 
 
 def test_refusals_are_audited_without_secrets_and_within_a_rate(
-    keys: Keys, caplog: pytest.LogCaptureFixture
+    keys: Keys, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """All are within one second, however long the machine takes for them."""
+    monkeypatch.setattr("time.monotonic", lambda: 7.5)
     checker = authenticator(keys, denial_log_per_s_max=1)
     for _ in range(50):
         with pytest.raises(InvalidCredential):
@@ -192,7 +194,7 @@ def test_refusals_are_audited_without_secrets_and_within_a_rate(
         with pytest.raises(InvalidCredential):
             checker.caller(signed(secret="wrong"))
     assert checker.denials == 100
-    assert 1 <= len(caplog.records) <= 5
+    assert len(caplog.records) == 1
     for record in caplog.records:
         assert vars(record)["who"] in ("Basic KA", "Galaxy-V3 KA")
         assert "a-wrong-secret" not in str(vars(record))
