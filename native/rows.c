@@ -26,6 +26,7 @@
 #define HEAD_BYTES 8    /* mark and length of a message */
 #define STOP_BYTES 1
 #define BUFFERS 3       /* of a column: which rows are valid, where they end, values */
+#define ROWS_MAX (INT64_MAX / 16) /* with offsets: then 64 bits hold the bytes that they need */
 
 struct column {
     int field, kind, constant;
@@ -77,10 +78,27 @@ static int is_present(const struct column *column, int64_t row)
     return bits == NULL || (bits[bit >> 3] >> (bit & 7) & 1);
 }
 
+/* Numbers are copied out of their buffers, which need not be aligned: they may be a part of what was
+ * received in one piece. A compiler makes plain loads of these copies. */
+static int64_t i64_at(const void *numbers, int64_t index)
+{
+    int64_t value;
+    memcpy(&value, (const uint8_t *)numbers + index * (int64_t)sizeof value, sizeof value);
+    return value;
+}
+
+static int32_t i32_at(const void *numbers, int64_t index)
+{
+    int32_t value;
+    memcpy(&value, (const uint8_t *)numbers + index * (int64_t)sizeof value, sizeof value);
+    return value;
+}
+
 /* The bytes of a row. Returns NULL if its offsets lie outside of the values. */
 static const uint8_t *content(const struct column *column, int64_t row, int64_t *size)
 {
-    const int32_t *ends = (const int32_t *)column->buffers[1].buf + column->offset + row;
+    int32_t ends[2];
+    memcpy(ends, (const uint8_t *)column->buffers[1].buf + (column->offset + row) * 4, sizeof ends);
     *size = 0;
     if (ends[0] < 0 || ends[1] < ends[0] || ends[1] > column->buffers[2].len) return NULL;
     *size = ends[1] - ends[0];
@@ -94,7 +112,7 @@ static uint64_t zigzag(const struct column *column, int64_t row)
     if (!column->constant) {
         const void *values = column->buffers[2].buf;
         row += column->offset;
-        value = column->kind == I32 ? ((const int32_t *)values)[row] : ((const int64_t *)values)[row];
+        value = column->kind == I32 ? i32_at(values, row) : i64_at(values, row);
     }
     return (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
 }
@@ -103,7 +121,7 @@ static uint64_t zigzag(const struct column *column, int64_t row)
 static int64_t find(struct place *place, int64_t index, const struct batch **found)
 {
     const Rows *rows = place->rows;
-    int64_t row = rows->numbers.obj == NULL ? index : ((const int64_t *)rows->numbers.buf)[index];
+    int64_t row = rows->numbers.obj == NULL ? index : i64_at(rows->numbers.buf, index);
     const struct batch *batch = &rows->batches[place->batch];
     if (row < 0 || row >= rows->total) return -1;
     if (row < batch->first || row >= batch->first + batch->rows) {
@@ -174,10 +192,12 @@ static int wrong(const char *what)
 /* Whether the buffers of a column hold all rows of its batch. */
 static int check_column(const struct column *column, int64_t rows)
 {
-    int64_t end = column->offset + rows, width = column->kind == I32 ? 4 : 8;
+    int64_t width = column->kind == I32 ? 4 : 8;
     const Py_buffer *valid = &column->buffers[0], *ends = &column->buffers[1], *values = &column->buffers[2];
     if (column->kind != BYTES && column->kind != I32 && column->kind != I64) return wrong("unknown kind");
     if (column->offset < 0) return wrong("negative offset");
+    if (column->offset > ROWS_MAX - rows) return wrong("offset beyond every buffer");
+    int64_t end = column->offset + rows;
     if (valid->obj != NULL && valid->len < (end + 7) / 8) return wrong("too few bits");
     if (column->constant) return column->kind == BYTES ? wrong("constant bytes") : 0;
     if (column->kind == BYTES) {
@@ -218,6 +238,7 @@ static int read_batch(PyObject *given, struct batch *batch, Rows *self)
     if (!PyArg_ParseTuple(given, "LO!", &rows, &PyTuple_Type, &columns)) return -1;
     Py_ssize_t count = PyTuple_Size(columns);
     if (rows < 0 || count > COLUMNS_MAX) return wrong("too many columns, or a negative number of rows");
+    if (rows > ROWS_MAX - self->total) return wrong("too many rows");
     batch->first = self->total;
     batch->rows = rows;
     if (self->batch_count == 0) self->column_count = (int)count;

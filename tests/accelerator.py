@@ -17,7 +17,8 @@ from typing import Any
 from opentalos.adapters.local import disk
 from opentalos.adapters.local.native_crew import AUTO, OFF, REQUIRED, load_accelerator
 
-SOURCE = Path(__file__).parents[1] / "native" / "commits.c"
+NATIVE_SOURCES = Path(__file__).parents[1] / "native"
+SOURCES = (NATIVE_SOURCES / "commits.c", NATIVE_SOURCES / "commit_pool.h")
 
 
 def _current() -> tuple[ModuleType | None, str]:
@@ -25,8 +26,10 @@ def _current() -> tuple[ModuleType | None, str]:
     module = load_accelerator(AUTO)
     if module is None:
         return None, "it is not built"
-    if Path(str(module.__file__)).stat().st_mtime < SOURCE.stat().st_mtime:
-        return None, "it is older than native/commits.c"
+    built = Path(str(module.__file__)).stat().st_mtime
+    newer = [path.name for path in SOURCES if path.stat().st_mtime > built]
+    if newer:
+        return None, f"it is older than native/{newer[0]}"
     return module, ""
 
 

@@ -167,7 +167,7 @@ LANES: dict[str, tuple[Job, ...]] = {
         with_time(showing(backend_tests("faults", "tests/faults", memory_gb=4.5))),
         with_time(showing(spark_tests("inputs", "tests/faults", memory_gb=2.0))),
     ),
-    "sanitize": (script("sanitize", "scripts/sanitize.py"),),
+    "sanitize": (replace(script("sanitize", "scripts/sanitize.py"), memory_gb=2.0),),
 }
 GATE = "gate"  # the lane that tests/tiers.toml describes
 SLICE = "slice"  # a part of what GATE leaves out
