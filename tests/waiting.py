@@ -90,7 +90,7 @@ class _Polls:
 
 
 def eventually(
-    what: str, until: Callable[[], T], *, state: Callable[[], object] | None = None
+    what: str, until: Callable[[], T | None], *, state: Callable[[], object] | None = None
 ) -> T:
     """Wait until it returns something true, and return that.
 
@@ -111,11 +111,14 @@ def eventually(
 
 @overload
 async def eventually_async(
-    what: str, until: Callable[[], Awaitable[T]], *, state: Callable[[], object] | None = None
+    what: str,
+    until: Callable[[], Awaitable[T | None]],
+    *,
+    state: Callable[[], object] | None = None,
 ) -> T: ...
 @overload
 async def eventually_async(
-    what: str, until: Callable[[], T], *, state: Callable[[], object] | None = None
+    what: str, until: Callable[[], T | None], *, state: Callable[[], object] | None = None
 ) -> T: ...
 async def eventually_async(
     what: str, until: Callable[[], Any], *, state: Callable[[], object] | None = None
@@ -158,11 +161,14 @@ def stays(what: str, holds: Callable[[], object]) -> None:
         time.sleep(POLL_S)
 
 
-async def stays_async(what: str, holds: Callable[[], object]) -> None:
-    """``stays`` in a loop."""
+async def stays_async(what: str, holds: Callable[[], Any]) -> None:
+    """``stays`` in a loop; ``holds`` may be a coroutine function."""
     end = time.monotonic() + MOMENT_S * scale()
     while True:
-        assert holds(), f"no longer: {what}"
+        held = holds()
+        if inspect.isawaitable(held):
+            held = await held
+        assert held, f"no longer: {what}"
         if time.monotonic() > end:
             return
         await asyncio.sleep(POLL_S)
