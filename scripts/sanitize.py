@@ -57,7 +57,7 @@ TESTED_BY = (
 # It limits the address space, of which the sanitizer needs some for each thread, or it ends.
 LEFT_OUT = (
     "tests/unit/adapters/local/test_native_threads.py"
-    "::test_a_system_without_room_for_a_thread_is_told_by_its_errno"
+    "::test_a_system_without_room_for_a_thread_names_the_errno"
 )
 
 # A handler of crashes would take the place of the sanitizer's, which says more.

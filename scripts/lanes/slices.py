@@ -6,7 +6,7 @@ job each. A slice is one piece with real backends and one without, so that both 
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from scripts.lanes.jobs import LANES, ROOT, Job, selected
 
@@ -25,8 +25,9 @@ def exists(function: str, root: Path = ROOT) -> bool:
 
 
 def in_gate(function: str, gate: Collection[str]) -> bool:
-    """Whether the gate runs all of it: its file, or the function by name."""
-    return function in gate or function.partition("::")[0] in gate
+    """Whether the gate runs all of it: a folder of it, its file, or the function by name."""
+    path = PurePosixPath(function.partition("::")[0])
+    return function in gate or any(str(part) in gate for part in (path, *path.parents))
 
 
 def pieces(functions: Sequence[tuple[str, float]]) -> Iterator[list[str]]:

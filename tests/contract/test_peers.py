@@ -214,8 +214,7 @@ async def test_a_connection_closed_while_idle_is_replaced_before_anything_is_sen
     async with scripted(once) as other, peers() as here:
         for _ in range(3):
             assert (await here.forward(other.address, REQUEST)).body == b"ok"
-            pool = here._pools[other.address]
-            await eventually_async("the end of the connection arrives", lambda: pool.empty)  # noqa: B023
+            await eventually_async("its end arrives", lambda: here._pools[other.address].empty)
         assert (other.requests, other.connections) == (3, 3)
 
 

@@ -373,6 +373,6 @@ print(errno.errorcode[number], 1 < started < 64)
 """
 
 
-def test_a_system_without_room_for_a_thread_is_told_by_its_errno() -> None:
+def test_a_system_without_room_for_a_thread_names_the_errno() -> None:
     done = completed([sys.executable, "-c", NO_MEMORY])
     assert (done.stdout, done.stderr) == ("EAGAIN True\n", "")
