@@ -1,4 +1,4 @@
-"""Five servers restarted one after the other, each announced and back in time.
+"""Servers restarted one after the other, each announced and back in time: five, or two in a gate.
 
 First their partitions wait for them, then they are lent meanwhile; both ways in one run.
 """
@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests import tiers
 from tests.cluster_load import PARTITIONS, Traffic, traffic
 from tests.cluster_processes import ClusterProcesses
 from tests.conftest import RunningBackends
@@ -19,6 +20,7 @@ from tests.waiting import eventually
 # Of ``make faults``: 30 restarts of 20 s.
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(1_200)]
 
+SERVERS = tiers.size(2, 5)
 ROUNDS_FULL = 3
 WORKERS = 2
 STEADY_S = 4.0  # for which a group that has settled stays as it is
@@ -29,10 +31,10 @@ RESTART_S = 90.0
 
 
 @pytest.fixture
-def five(backends: RunningBackends, tmp_path: Path) -> Iterator[ClusterProcesses]:
-    names = [f"s{number}" for number in range(1, 6)]
+def restarted(backends: RunningBackends, tmp_path: Path) -> Iterator[ClusterProcesses]:
+    names = [f"s{number}" for number in range(1, SERVERS + 1)]
     cluster = ClusterProcesses(
-        tmp_path / "five", backends, names, lease_s=LEASE_S, restart_s=RESTART_S
+        tmp_path / "restarted", backends, names, lease_s=LEASE_S, restart_s=RESTART_S
     )
     try:
         cluster.start()
@@ -94,34 +96,36 @@ def silence_s(load: Traffic, since_s: float, until_s: float) -> float:
 
 
 def test_a_rolling_restart_moves_nothing_and_rebalances_nobody(
-    five: ClusterProcesses, tmp_path: Path, full: bool
+    restarted: ClusterProcesses, tmp_path: Path, full: bool
 ) -> None:
-    with traffic(five, tmp_path / "load", "rolling restart of 5 servers") as load:
+    with traffic(restarted, tmp_path / "load", f"rolling restart of {SERVERS} servers") as load:
         for worker in range(WORKERS):
             load.add_consumer(worker, f"steady-{worker}", GROUP)
         held = wait_shared(load, "s1")
         takings = load.takings()
-        owners = five.owners(load.resource)
+        owners = restarted.owners(load.resource)
         rounds = ROUNDS_FULL if full else 1
         for turn in range(2 * rounds):
             lends, pauses = turn >= rounds, []
-            for name in five.names:
-                before = openings_of_others(five, load.resource, name)
+            for name in restarted.names:
+                before = openings_of_others(restarted, load.resource, name)
                 began_s = time.monotonic()
-                five.stop(name)
+                restarted.stop(name)
                 if lends:
                     load.wait_progress()  # others serve what it had before it is back
                 if turn == rounds - 1:
-                    five.lend(name)
-                five.start(name)
+                    restarted.lend(name)
+                restarted.start(name)
                 load.wait_progress()
-                five.wait_settled()
+                restarted.wait_settled()
                 ended_s = time.monotonic()
                 pauses.append((silence_s(load, began_s, ended_s), ended_s - began_s))
-                after = openings_of_others(five, load.resource, name)
+                after = openings_of_others(restarted, load.resource, name)
                 has = name in owners.values()
                 assert (after != before) == (lends and has), f"who served what {name} had"
-                assert five.owners(load.resource, name) == owners, f"moved by the restart of {name}"
+                assert restarted.owners(load.resource, name) == owners, (
+                    f"moved by the restart of {name}"
+                )
             shown = ", ".join(f"{silent:.1f} of {whole:.1f} s" for silent, whole in pauses)
             # How much shorter lending is silent is the bench's to say; this machine may be busy.
             sys.stdout.write(f"\n| restarts, {'lent' if lends else 'waiting'}: silent {shown}\n")
