@@ -58,10 +58,12 @@ def leases(load: Traffic, server: str) -> dict[str, list[int]]:
     return {worker: sorted(partitions) for worker, partitions in assigned.items()}
 
 
-def openings_of_others(cluster: ClusterProcesses, resource: str, but: str) -> dict[str, int]:
-    """How many partitions each server has opened for writing, except one."""
-    opened = cluster.openings(resource)
-    return {name: count for name, count in opened.items() if name != but}
+def openings_of_others(
+    cluster: ClusterProcesses, resource: str, owners: dict[int, str]
+) -> dict[tuple[str, int], int]:
+    """How often servers opened partitions for writing that they do not own."""
+    opened = cluster.openings(resource).items()
+    return {(name, number): count for (name, number), count in opened if name != owners[number]}
 
 
 def wait_shared(load: Traffic, server: str) -> dict[str, list[int]]:
@@ -108,7 +110,7 @@ def test_a_rolling_restart_moves_nothing_and_rebalances_nobody(
         for turn in range(2 * rounds):
             lends, pauses = turn >= rounds, []
             for name in restarted.names:
-                before = openings_of_others(restarted, load.resource, name)
+                before = openings_of_others(restarted, load.resource, owners)
                 began_s = time.monotonic()
                 restarted.stop(name)
                 if lends:
@@ -120,7 +122,7 @@ def test_a_rolling_restart_moves_nothing_and_rebalances_nobody(
                 restarted.wait_settled()
                 ended_s = time.monotonic()
                 pauses.append((silence_s(load, began_s, ended_s), ended_s - began_s))
-                after = openings_of_others(restarted, load.resource, name)
+                after = openings_of_others(restarted, load.resource, owners)
                 has = name in owners.values()
                 assert (after != before) == (lends and has), f"who served what {name} had"
                 assert restarted.owners(load.resource, name) == owners, (
