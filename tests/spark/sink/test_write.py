@@ -140,10 +140,10 @@ def test_what_cannot_be_written_is_said(
 
 
 def test_overwriting_a_topic_is_refused(spark: SparkSession, server: TalosServer) -> None:
-    create(server, "kept")
+    create(server, "appended")
     write = rows_of(spark, 3).write.format("talos").options(url=server.url, key=server.key)
     with pytest.raises(PySparkException, match="a topic cannot be overwritten"):
-        write.option("topic", "kept").mode("overwrite").save()
+        write.option("topic", "appended").mode("overwrite").save()
 
 
 def test_a_write_id_makes_a_write_repeatable_and_a_random_plan_is_refused(
