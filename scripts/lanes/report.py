@@ -122,12 +122,15 @@ def recorded(tier: str, path: Path = RECORDED) -> Durations:
 
 
 def record(tier: str, results: Iterable[Result], path: Path = RECORDED) -> None:
-    """Keep them for the release. Of the gate only its jobs: slices are cut from the rest."""
+    """Keep them for the release, beside those of jobs that did not run now.
+
+    Of the gate only its jobs are kept: slices are cut from what it leaves out.
+    """
     kept = json.loads(path.read_text()) if path.exists() else {}
-    now = dict(durations(results))
-    if tier != ALL:
-        del now["tests"]
-    path.write_text(json.dumps({**kept, tier: now}, indent=0) + "\n")
+    before, now = kept.get(tier, {}), durations(results)
+    kinds = ("jobs", "tests") if tier == ALL else ("jobs",)
+    kept[tier] = {kind: {**before.get(kind, {}), **now[kind]} for kind in kinds}
+    path.write_text(json.dumps(kept, indent=0) + "\n")
 
 
 def shown_s(seconds: float) -> str:

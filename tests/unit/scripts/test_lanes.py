@@ -182,7 +182,8 @@ def test_durations_are_kept_by_tier(tmp_path: Path) -> None:
     record("gate", [Result(job("a"), True, end_s=2.0)], path)
     record("all", [Result(job("b"), True, end_s=3.0)], path)
     assert recorded("gate", path) == {"jobs": {"a": 2.0}}
-    assert recorded("all", path) == {"jobs": {"b": 3.0}, "tests": {}}
+    record("all", [Result(job("c"), True, end_s=4.0)], path)
+    assert recorded("all", path) == {"jobs": {"b": 3.0, "c": 4.0}, "tests": {}}
 
 
 def test_slices_hold_each_test_that_the_gate_leaves_out_once(
