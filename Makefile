@@ -27,7 +27,7 @@ quick: setup  ## while you work: format, lint, types, layers, unit tests; three 
 check: native  ## before a commit: quick, then contracts without backends and simulation; eight minutes
 	@$(PY) scripts/run_lanes.py quick check
 
-test: programs  ## each merge, and CI: check, one pass of all that is real, a slice of test-all; 25 minutes
+test: programs  ## each merge, and CI: check, one pass of all that is real, a slice of test-all; half an hour
 	@$(PY) scripts/fetch_console_assets.py --tests
 	@$(PY) scripts/run_lanes.py quick check classes gate slice
 
