@@ -11,6 +11,7 @@ from tests.waiting import elapse_async
 T = TypeVar("T")
 HOST = "127.0.0.1"
 CHUNK_BYTES = 64 << 10
+TURNS = 10  # of the loop: more than it needs to take, serve and close a connection
 MUTE_S = 0.1  # between an answer that is lost and the end of its connection
 
 
@@ -32,6 +33,7 @@ class TcpProxy:
     def __init__(self, port: int, host: str = HOST) -> None:
         self._target = (host, port)
         self._links: dict[_Link, None] = {}
+        self._served: set[asyncio.Task[None]] = set()  # a loop alone would forget them
         self._audible = asyncio.Event()
         self._audible.set()
         self._delay_s = 0.0
@@ -103,32 +105,48 @@ class TcpProxy:
     async def _listen(self) -> None:
         self._audible.set()
         if self._server is None:
-            self._server = await asyncio.start_server(self._serve, HOST, self.port)
+            self._server = await asyncio.start_server(self._accept, HOST, self.port)
             self.port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
         if self._server is not None:
-            self._server.close()
-            self._server = None
+            server, self._server = self._server, None
+            # A server that closes while it takes a connection forgets it, in Python 3.11.
+            self._loop.remove_reader(server.sockets[0].fileno())
+            await self._turns()
+            server.close()
         self._drop()
 
     async def _end(self) -> None:
         await self._close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
+        for task in self._served:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.sleep(0)  # transports close in the loop's next turn
+        await asyncio.gather(*self._served, return_exceptions=True)
+        await self._turns()
+
+    async def _turns(self) -> None:
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
 
     def _drop(self) -> None:
         for link in self._links:
             link.close()
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection, which ends with its task, also if that is cancelled at once."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._served.discard(task)
+            writer.transport.abort()
+
+        task = self._loop.create_task(self._serve(reader, writer))
+        self._served.add(task)
+        task.add_done_callback(ended)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             server_reader, server_writer = await asyncio.open_connection(*self._target)
         except OSError:
-            writer.transport.abort()
             return
         link = _Link(writer, server_writer)
         self._links[link] = None
