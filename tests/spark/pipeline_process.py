@@ -70,10 +70,18 @@ class SaidProcess:
         eventually(f"process {self.pid} says {text!r}, {times} times", seen, state=self.said)
 
     def wait(self) -> int:
-        """Its exit status, when it has ended by itself."""
-        ended = f"process {self.pid} ends"
-        eventually(ended, lambda: self.process.poll() is not None, state=self.said)
-        return self.process.returncode
+        """Its exit status, when it has ended by itself.
+
+        As long as it says more the wait may last: a submission to a cluster is many waits.
+        """
+        while self.process.poll() is None:
+            before = self.said_file.stat().st_size
+
+            def goes_on(before: int = before) -> bool:
+                return self.process.poll() is not None or self.said_file.stat().st_size > before
+
+            eventually(f"process {self.pid} ends or says more", goes_on, state=self.said)
+        return int(self.process.returncode)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
