@@ -97,7 +97,7 @@ def run_all(names: Sequence[str], count: int, whole: bool) -> list[report.Result
 
 def conclude(results: Sequence[report.Result], tier: str, count: int) -> int:
     """Print what the run says, its last line at the end; the exit status."""
-    report.write_durations(results)
+    report.write_durations(results, report.REPORTS)
     flaky = [(name, what) for result in results for name, what in result.flaky.items()]
     (report.REPORTS / "flaky.json").write_text(json.dumps(dict(flaky), indent=1) + "\n")
     for line in report.summary(results, report.recorded(tier)):

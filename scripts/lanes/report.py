@@ -110,7 +110,7 @@ def durations(results: Iterable[Result]) -> Durations:
     return {"jobs": jobs, "tests": {name: found for name, found in tests.items() if found}}
 
 
-def write_durations(results: Iterable[Result], folder: Path = REPORTS) -> None:
+def write_durations(results: Iterable[Result], folder: Path) -> None:
     (folder / "durations.json").write_text(json.dumps(durations(results), indent=0) + "\n")
 
 

@@ -102,7 +102,9 @@ def test_a_quarantined_test_is_named_and_gates_nothing(capsys: pytest.CaptureFix
     assert "quarantine: t::x failed" in capsys.readouterr().out
 
 
-def test_the_end_says_what_set_the_length(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_end_says_what_set_the_length(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     def ran(name: str, start_s: float, end_s: float) -> Result:
         tests = [CaseResult(f"tests/{name}.py::test_a[{case}]", "passed", 2.5) for case in "xy"]
         given = Report(tests, 1.0)
@@ -114,3 +116,5 @@ def test_the_end_says_what_set_the_length(capsys: pytest.CaptureFixture[str]) ->
     assert "total: 31 min 40 s" in said
     assert "warning: above 30 minutes" in said
     assert "5.0 s  tests/a.py::test_a" in said, "cases of one function count together"
+    kept = json.loads((tmp_path / "durations.json").read_text())
+    assert kept["jobs"] == {"a": 100, "b": 130, "c": 1799.9}
