@@ -1,5 +1,5 @@
-"""What every test may have: real backends, limits, and an orderly end of a process with a Java
-machine.
+"""What every test may have: real backends, shared servers, limits, and an orderly end of a process
+with a Java machine.
 
 A unit test has a limit of processor time, which no pause of the machine uses up. The limits of wall
 time only end a test that hangs: waits end before, see ``tests/waiting.py``.
@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 from tests.accelerator import WHY_NOT
 from tests.native_encoder import WHY_NO_COLUMNS, WHY_NO_ROWS
+from tests.shared_servers import SharedServers
 from tests.waiting import scale
 
 from opentalos.backends.fleet import Fleet
 
 HERE = Path(__file__).parent
 STATUS = pytest.StashKey[int]()
+SHARED = pytest.StashKey[SharedServers]()
 UNIT_PROCESSOR_S = 20.0  # times the scale: two busy threads of one core slow each other
 UNIT_HANGS_S = 300
 HANGS_S = 900  # several waits, each with a limit of 120 s
@@ -57,6 +59,15 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         signal.signal(signal.SIGPROF, former)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Whoever leaves a shared server in trouble fails, not who uses it next."""
+    yield
+    servers = item.config.stash.get(SHARED, None)
+    if servers is not None and (unwell := servers.take_unwell()):
+        pytest.fail("\n".join(unwell), pytrace=False)
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     session.config.stash[STATUS] = int(exitstatus)
 
@@ -79,6 +90,19 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(config.stash.get(STATUS, 1))
+
+
+@pytest.fixture(scope="session")
+def servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SharedServers]:
+    """Servers that tests share: ``servers.get()`` is one without a configuration."""
+    made = SharedServers(tmp_path_factory.mktemp("shared"))
+    request.config.stash[SHARED] = made
+    yield made
+    unwell = made.take_unwell()  # of the last test
+    made.stop()
+    assert not unwell, unwell
 
 
 @dataclass(frozen=True)

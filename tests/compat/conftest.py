@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.server_process import ROOT_KEY, Key, ServerProcess
+from tests.shared_servers import SharedServers
 from tests.waiting import completed, scale
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -61,12 +61,9 @@ class Sdk:
         return str(made[0]["resource"])
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    config = f"[group]\nlease_s = {LEASE_S}\n"
-    running = ServerProcess(tmp_path_factory.mktemp("server"), config).start()
-    yield running
-    running.stop()
+@pytest.fixture(scope="session")
+def server(servers: SharedServers) -> ServerProcess:
+    return servers.get(f"[group]\nlease_s = {LEASE_S}\n")
 
 
 @pytest.fixture(scope="module")

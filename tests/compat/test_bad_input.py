@@ -21,6 +21,7 @@ from tests.raw_client import (
     signed_headers,
 )
 from tests.server_process import ROOT_KEY, Key, ServerProcess
+from tests.shared_servers import SharedServers
 from tests.waiting import eventually, limit_s
 
 from opentalos.model.limits import HttpLimits
@@ -30,13 +31,10 @@ BODY_BYTES_MAX = 32 << 20
 INVALID_NAME_ERROR = 15
 
 
-@pytest.fixture(scope="module")
-def strict_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+@pytest.fixture(scope="session")
+def strict_server(servers: SharedServers) -> ServerProcess:
     """A server that cuts slow senders after one second."""
-    config = "[http]\nrequest_timeout_s = 1.0\nidle_timeout_s = 2.0\n"
-    running = ServerProcess(tmp_path_factory.mktemp("strict"), config).start()
-    yield running
-    running.stop()
+    return servers.get("[http]\nrequest_timeout_s = 1.0\nidle_timeout_s = 2.0\n")
 
 
 @pytest.fixture

@@ -78,8 +78,8 @@ def test_keys_rotate_without_a_pause_and_a_disabled_one_is_refused(server: Serve
 def test_a_producers_topic_created_by_another_cannot_be_changed(server: ServerProcess) -> None:
     owner = RawClient(server.port)
     topic = RawTopic.create(owner, "not-yours")
-    key = new_key(server, "user", "create", "stranger")
-    grant(server, topic, "stranger", PUT_AND_DESCRIBE)
+    key = new_key(server, "user", "create", "passer-by")
+    grant(server, topic, "passer-by", PUT_AND_DESCRIBE)
     stranger = RawTopic(RawClient(server.port, key), topic.name, topic.resource)
     stranger.put(b"allowed")
     definitions = idl("topic")

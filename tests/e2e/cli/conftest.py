@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
+from tests.shared_servers import SharedServers
 from tests.waiting import completed, eventually, limit_s
 
 from opentalos.cli.main import main
@@ -125,10 +126,8 @@ def interrupted(process: "subprocess.Popen[bytes]") -> Ended:
 
 
 @pytest.fixture(scope="session")
-def cli_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    running = ServerProcess(tmp_path_factory.mktemp("cli-server")).start()
-    yield running
-    running.stop()
+def cli_server(servers: SharedServers) -> ServerProcess:
+    return servers.get()
 
 
 @pytest.fixture

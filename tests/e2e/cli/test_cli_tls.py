@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.cli.conftest import Commands
 from tests.server_process import ServerProcess
+from tests.shared_servers import SharedServers
 from tests.tls_files import TlsFolder
 
 
@@ -29,11 +30,9 @@ def secure(folder: TlsFolder, tmp_path_factory: pytest.TempPathFactory) -> Itera
     running.stop()
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    running = ServerProcess(tmp_path_factory.mktemp("plain")).start()
-    yield running
-    running.stop()
+@pytest.fixture(scope="session")
+def plain(servers: SharedServers) -> ServerProcess:
+    return servers.get()
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ import socket
 import stat
 import subprocess
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
+from tests.shared_servers import SharedServers
 from tests.waiting import completed
 
 from opentalos.cli.counts import counted
@@ -37,11 +37,9 @@ def doctor(
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    running = ServerProcess(tmp_path_factory.mktemp("server")).start()
-    yield running
-    running.stop()
+@pytest.fixture(scope="session")
+def server(servers: SharedServers) -> ServerProcess:
+    return servers.get()
 
 
 def test_a_machine_without_a_server_is_checked_with_a_temporary_one(tmp_path: Path) -> None:

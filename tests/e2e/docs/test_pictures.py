@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from scripts.install_programs import CHROMIUM
-from tests.server_process import ServerProcess
+from tests.shared_servers import SharedServers
 from tests.waiting import completed
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -44,11 +44,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     thread.join()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    running = ServerProcess(tmp_path_factory.mktemp("pictures")).start()
-    yield running.url
-    running.stop()
+@pytest.fixture(scope="session")
+def server(servers: SharedServers) -> str:
+    return servers.get().url
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
 """One real server, and what clients of Kafka need to reach it."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.e2e.kafka.clients import kafka_address
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.shared_servers import SharedServers
 
 from opentalos.sdk import ClientConfig
 
@@ -13,10 +13,8 @@ SASL = "SASL_PLAINTEXT"
 
 
 @pytest.fixture(scope="session")
-def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    running = ServerProcess(tmp_path_factory.mktemp("kafka-server")).start()
-    yield running
-    running.stop()
+def kafka_server(servers: SharedServers) -> ServerProcess:
+    return servers.get()
 
 
 @pytest.fixture

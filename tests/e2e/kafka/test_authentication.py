@@ -4,7 +4,6 @@ import base64
 import hashlib
 import hmac
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.e2e.rest.client import rest
 from tests.e2e.test_oidc import IssuerServer, issuer  # noqa: F401 - a fixture
 from tests.kafka_wire import KafkaWire
 from tests.server_process import ROOT_KEY, Key, ServerProcess
+from tests.shared_servers import SharedServers
 from tests.tls_files import TlsFolder
 from tests.unit.adapters.oidc.issuer import AUDIENCE
 from tests.waiting import scale, within_limit
@@ -38,12 +38,11 @@ SESSION_S = 5.0  # of a token that is to expire, on a quiet machine
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    running = ServerProcess(tmp_path_factory.mktemp("server")).start()
+def server(servers: SharedServers) -> ServerProcess:
+    running = servers.get()
     made = rest(running, "POST", "topics", {"name": "orders", "partitions": 3})
     assert made.status == 201
-    yield running
-    running.stop()
+    return running
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -55,7 +54,7 @@ def test_a_key_is_a_user_for_librdkafka(server: ServerProcess, mechanism: str) -
         "sasl.password": ROOT_KEY.secret,
     }
     address = kafka_address(server)
-    assert by_librdkafka(address, **login) == TOPICS
+    assert by_librdkafka(address, **login) >= TOPICS
     with pytest.raises(KafkaException):
         by_librdkafka(address, REFUSED_S, **{**login, "sasl.username": "nobody", "log_level": 0})
 
@@ -68,8 +67,8 @@ def test_a_key_is_a_user_for_clients_in_python(server: ServerProcess, mechanism:
         "sasl_plain_username": ROOT_KEY.key_id,
         "sasl_plain_password": ROOT_KEY.secret,
     }
-    assert by_aiokafka(kafka_address(server), **login) == TOPICS
-    assert by_kafka_python(kafka_address(server), **login) == TOPICS
+    assert by_aiokafka(kafka_address(server), **login) >= TOPICS
+    assert by_kafka_python(kafka_address(server), **login) >= TOPICS
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -1,6 +1,5 @@
 """Which topics a client sees, under which names and ids, in every version of Metadata."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ from tests.e2e.kafka.clients import kafka_address
 from tests.e2e.rest.client import authorization, rest
 from tests.kafka_wire import KafkaWire
 from tests.server_process import Key, ServerProcess
+from tests.shared_servers import SharedServers
 
 from opentalos.wire.kafka._generated.describe_topic_partitions_request import Cursor, TopicRequest
 from opentalos.wire.kafka._generated.metadata_request import MetadataRequestTopic as Wanted
@@ -17,12 +17,9 @@ UNKNOWN, INVALID, UNKNOWN_ID = 3, 17, 100
 PARTITIONS = 300  # more than are encoded at a time
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    config = "[topic]\npartitions_max = 1000\n"
-    running = ServerProcess(tmp_path_factory.mktemp("server"), config).start()
-    yield running
-    running.stop()
+@pytest.fixture(scope="session")
+def server(servers: SharedServers) -> ServerProcess:
+    return servers.get("[topic]\npartitions_max = 1000\n")
 
 
 def key_of(server: ServerProcess, principal: str) -> Key:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.server_process import ServerProcess
+from tests.shared_servers import SharedServers
 from tests.waiting import limit_s
 
 from opentalos.wire.kafka.apis import SIZE, ApiKey, api_of, read_response, write_request
@@ -14,11 +15,9 @@ from opentalos.wire.kafka.codec import Cursor
 REQUESTS = 500  # more than a connection has in work
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path_factory.mktemp("kafka")).start()
-    yield process
-    process.kill()
+@pytest.fixture(scope="session")
+def server(servers: SharedServers) -> ServerProcess:
+    return servers.get()
 
 
 def address(server: ServerProcess) -> tuple[str, int]:

@@ -1,21 +1,19 @@
 """One real server for the tests of the SDK that do not stop it."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.shared_servers import SharedServers
 from tests.waiting import eventually_async
 
 from opentalos.sdk import ClientConfig, aio
 
 
 @pytest.fixture(scope="session")
-def sdk_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    running = ServerProcess(tmp_path_factory.mktemp("sdk-server")).start()
-    yield running
-    running.stop()
+def sdk_server(servers: SharedServers) -> ServerProcess:
+    return servers.get()
 
 
 @pytest.fixture

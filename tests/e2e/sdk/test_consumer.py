@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -11,6 +11,7 @@ from tests.e2e.memory_cluster import memory_cluster, settled
 from tests.e2e.sdk.conftest import config_of, moment_between
 from tests.e2e.sdk.test_client_processes import KEY, run
 from tests.server_process import ServerProcess
+from tests.shared_servers import SharedServers
 from tests.waiting import elapse, eventually, limit_s, stays_async
 
 from opentalos.sdk import (
@@ -40,12 +41,9 @@ QUICK: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
-    folder = tmp_path_factory.mktemp("consumer-server")
-    server = ServerProcess(folder, f"[group]\nlease_s = {LEASE_S}\n").start()
-    yield config_of(server.url)
-    server.stop()
+@pytest.fixture(scope="session")
+def config(servers: SharedServers) -> ClientConfig:
+    return config_of(servers.get(f"[group]\nlease_s = {LEASE_S}\n").url)
 
 
 def filled(config: ClientConfig, topic: str, partitions: int, count: int) -> None:

@@ -1,11 +1,10 @@
 """Clean exits and new workers, with intervals as they are by default and longer leases."""
 
-from collections.abc import Iterator
-
 import pytest
 from tests.e2e.memory_cluster import memory_cluster, settled
 from tests.e2e.sdk.conftest import config_of
 from tests.server_process import ServerProcess
+from tests.shared_servers import SharedServers
 from tests.waiting import eventually, eventually_async
 
 from opentalos.model.limits import GroupLimits
@@ -15,11 +14,9 @@ LEASE_S = 86_400.0  # beyond the limit of any wait, so what is waited for needs 
 CONFIG = f"[group]\nlease_s = {LEASE_S}\n"
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConfig]:
-    server = ServerProcess(tmp_path_factory.mktemp("group-server"), CONFIG).start()
-    yield config_of(server.url)
-    server.stop()
+@pytest.fixture(scope="session")
+def config(servers: SharedServers) -> ClientConfig:
+    return config_of(servers.get(CONFIG).url)
 
 
 def filled(config: ClientConfig, topic: str, partitions: int) -> None:

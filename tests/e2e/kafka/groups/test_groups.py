@@ -139,12 +139,12 @@ def test_a_static_member_keeps_its_partitions_and_the_former_is_fenced(reach: Re
 
 
 def test_a_restart_of_the_server_loses_no_position(
-    server: ServerProcess, reach: Reach, protocol: dict[str, Any]
+    server: ServerProcess, own_reach: Reach, protocol: dict[str, Any]
 ) -> None:
-    listen = f'[kafka]\nlisten = "{reach.address}"\n'
+    listen = f'[kafka]\nlisten = "{own_reach.address}"\n'
     server.config = listen + server.config
-    reach.topic("t", partitions=2)
-    consumer = reach.consumer("g", **protocol)
+    own_reach.topic("t", partitions=2)
+    consumer = own_reach.consumer("g", **protocol)
     consumer.subscribe(["t"])
     committed = {(m.partition(), m.offset()) for m in read([consumer], 50)}
     server.kill()
@@ -206,26 +206,26 @@ def test_tools_of_kafka_list_describe_and_delete(reach: Reach) -> None:
 
 
 def test_a_group_without_members_keeps_its_type(
-    server: ServerProcess, reach: Reach, protocol: dict[str, Any]
+    server: ServerProcess, own_reach: Reach, protocol: dict[str, Any]
 ) -> None:
-    server.config = f'[kafka]\nlisten = "{reach.address}"\n' + server.config
-    reach.topic("t", partitions=2, messages=10)
-    member = reach.consumer("g", **protocol)
+    server.config = f'[kafka]\nlisten = "{own_reach.address}"\n' + server.config
+    own_reach.topic("t", partitions=2, messages=10)
+    member = own_reach.consumer("g", **protocol)
     member.subscribe(["t"])
     read([member], 10)
     kind = ConsumerGroupType.CONSUMER if "group.protocol" in protocol else ConsumerGroupType.CLASSIC
-    assert typed_groups(reach) == {"g": ("STABLE", kind)}
+    assert typed_groups(own_reach) == {"g": ("STABLE", kind)}
     member.close()
-    wait_empty(reach)
-    assert typed_groups(reach) == {"g": ("EMPTY", kind)}
+    wait_empty(own_reach)
+    assert typed_groups(own_reach) == {"g": ("EMPTY", kind)}
     change = ConsumerGroupTopicPartitions("g", [TopicPartition("t", 0, 1)])
-    admin = reach.admin()
+    admin = own_reach.admin()
     admin.alter_consumer_group_offsets([change])["g"].result()
-    assert typed_groups(reach) == {"g": ("EMPTY", kind)}, "a reset changes no type"
+    assert typed_groups(own_reach) == {"g": ("EMPTY", kind)}, "a reset changes no type"
     server.kill()
     server.start()
-    assert typed_groups(reach) == {"g": ("EMPTY", kind)}
-    admin = reach.admin()  # it has to live as long as its call
+    assert typed_groups(own_reach) == {"g": ("EMPTY", kind)}
+    admin = own_reach.admin()  # it has to live as long as its call
     described = admin.describe_consumer_groups(["g"])["g"].result()
     assert (described.state.name, described.members) == ("EMPTY", [])
 

@@ -8,15 +8,15 @@ import pytest
 from tests.e2e.kafka.tools.kafka_tools import KafkaTools, Login, login
 from tests.e2e.rest.client import rest
 from tests.server_process import ROOT_KEY, Key, ServerProcess
+from tests.shared_servers import SharedServers
 
 
 @pytest.fixture(scope="session")
-def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    running = ServerProcess(tmp_path_factory.mktemp("kafka-server")).start()
+def kafka_server(servers: SharedServers) -> ServerProcess:
+    running = servers.get()
     for name in ("alice", "bob"):
         assert rest(running, "POST", "principals", {"id": name}).status == 201
-    yield running
-    running.stop()
+    return running
 
 
 @pytest.fixture(scope="session")

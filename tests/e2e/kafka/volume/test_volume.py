@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.kafka.clients import kafka_address
 from tests.e2e.rest.client import rest
 from tests.server_process import ROOT_KEY, ServerProcess
+from tests.shared_servers import SharedServers
 from tests.waiting import completed
 
 from opentalos.backends.jars import JAVA_CLIENTS, java, need_jars
@@ -22,11 +23,9 @@ CALLS_MIN = 2_000
 SEED = 1
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    running = ServerProcess(tmp_path_factory.mktemp("kafka-volume")).start()
-    yield running
-    running.stop()
+@pytest.fixture(scope="session")
+def server(servers: SharedServers) -> ServerProcess:
+    return servers.get()
 
 
 def topic_of(server: ServerProcess, client: str) -> str:
