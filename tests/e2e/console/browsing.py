@@ -5,8 +5,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, StorageState, expect
 from scripts.fetch_console_assets import FOR_TESTS
+from tests import tiers
 from tests.waiting import limit_s
 
 PICTURES: Final = Path(__file__).resolve().parents[3] / ".cache" / "pictures" / "console"
@@ -21,6 +23,43 @@ _LOGINS: dict[tuple[Any, ...], StorageState] = {}  # by server, user and kind of
 
 # Playwright's own 5 s is what a page waits between two refreshes.
 expect.set_options(timeout=WAIT_MS)
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a window shows a page; ``options`` are those of ``visitor``."""
+
+    phone: bool
+    scheme: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        small = {"viewport": PHONE, "is_mobile": True, "has_touch": True} if self.phone else {}
+        return {"color_scheme": self.scheme, **small}
+
+    def __str__(self) -> str:
+        return f"{'phone' if self.phone else 'wide'}-{self.scheme}"
+
+
+BRIGHT: Final = Look(phone=False, scheme="light")
+DARK: Final = Look(phone=False, scheme="dark")
+NIGHT: Final = Look(phone=True, scheme="dark")
+LOOKS: Final = (BRIGHT, NIGHT, DARK, Look(phone=True, scheme="light"))
+
+
+def each_page(
+    *pages: tuple[str, str, str], looks: tuple[Look, ...] = LOOKS
+) -> pytest.MarkDecorator:
+    """A test of every page, by its name, its path and a text that it shows.
+
+    ``make test-all`` sees each page in all its looks, ``make test`` in one of them by turns.
+    """
+    cases = [
+        pytest.param(*page, look, id=f"{page[0]}-{look}")
+        for number, page in enumerate(pages)
+        for look in (looks if tiers.WHOLE else looks[number % len(looks) :][:1])
+    ]
+    return pytest.mark.parametrize(("name", "path", "shown", "look"), cases)
 
 
 @dataclass(frozen=True)
@@ -76,6 +115,12 @@ class Visitor:
             if rule["impact"] in SERIOUS
             for node in rule["nodes"]
         ]
+
+    def check_whole(self, name: str) -> None:
+        """Keep a picture of the page; it is accessible and nothing of it is cut."""
+        self.picture(name)
+        assert self.violations() == []
+        assert self.cut_columns() == []
 
     def cut_columns(self) -> list[str]:
         """Elements that lie beyond the right edge of the window, so that it has to be scrolled."""

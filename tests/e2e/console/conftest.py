@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 from scripts.install_programs import CHROMIUM
-from tests.e2e.console.browsing import PHONE, WAIT_MS, Login, Visitor, visitor
+from tests.e2e.console.browsing import BRIGHT, WAIT_MS, Login, Look, Visitor, visitor
 from tests.e2e.rest.client import authorization, rest
 from tests.published_invoices import publish
 from tests.server_process import ROOT_KEY, Key, ServerProcess
@@ -21,7 +21,7 @@ from opentalos.sdk import Client, ClientConfig, Message, TalosConsumer, TalosPro
 
 ORGANISATIONS = {"alice": "CL1", "bob": "CL2"}
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
-PAUSE_S = 0.05
+PAUSE_S = 0.2
 POLL_S = 0.5
 BATCH = 20
 CONFIG = """
@@ -91,7 +91,7 @@ def add_table(served: Served) -> None:
 
 
 def produce(served: Served, ended: threading.Event) -> None:
-    """Orders of alice until the end, 400 a second; some payments, which nobody reads on time."""
+    """Orders of alice until the end, 100 a second; some payments, which nobody reads on time."""
     with Client(served.client("alice")) as client, TalosProducer(client, "orders") as orders:
         with TalosProducer(client, "payments") as payments:
             number = 0
@@ -154,17 +154,15 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(served: Served, browser: Browser) -> Iterator[Callable[..., Visitor]]:
-    """Opens a window: ``visit("alice")``, ``visit("root", phone=True, color_scheme="dark")``.
+    """Opens a window: ``visit("alice")``, ``visit("root", NIGHT)``.
 
     At the end of the test no page may have complained about its policy or its scripts.
     """
     opened: list[Visitor] = []
 
-    def visit_as(name: str, *, phone: bool = False, **options: object) -> Visitor:
-        if phone:
-            options |= {"viewport": PHONE, "is_mobile": True, "has_touch": True}
+    def visit_as(name: str, look: Look = BRIGHT) -> Visitor:
         login = served.logins[name] if name else None
-        opened.append(visitor(browser, served.url, login, **options))
+        opened.append(visitor(browser, served.url, login, **look.options))
         return opened[-1]
 
     yield visit_as

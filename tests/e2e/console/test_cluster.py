@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.e2e.console.browsing import PHONE, Login, Visitor, visitor
+from tests.e2e.console.browsing import BRIGHT, DARK, Login, Look, Visitor, each_page, visitor
 from tests.e2e.console.cluster import PARTITIONS, running_cluster
 from tests.e2e.memory_cluster import MemoryServer
 from tests.e2e.rest.client import rest
@@ -29,11 +29,9 @@ class Windows:
     browser: Browser
     opened: list[Visitor] = field(default_factory=list)
 
-    def __call__(self, *, phone: bool = False, **options: object) -> Visitor:
-        if phone:
-            options |= {"viewport": PHONE, "is_mobile": True, "has_touch": True}
+    def __call__(self, look: Look = BRIGHT) -> Visitor:
         url = f"http://127.0.0.1:{self.servers[0].port}"
-        self.opened.append(visitor(self.browser, url, ROOT, **options))
+        self.opened.append(visitor(self.browser, url, ROOT, **look.options))
         return self.opened[-1]
 
 
@@ -53,20 +51,16 @@ def open_window(servers: list[MemoryServer], browser: Browser) -> Iterator[Windo
     assert complaints == []
 
 
-@pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("name", "path", "shown"), PAGES)
+@each_page(*PAGES)
 def test_a_page_is_whole_and_accessible(
-    open_window: Windows, name: str, path: str, shown: str, scheme: str, phone: bool
+    open_window: Windows, name: str, path: str, shown: str, look: Look
 ) -> None:
-    window = open_window(phone=phone, color_scheme=scheme)
+    window = open_window(look)
     page = window.go(path)
     expect(page.locator("main")).to_contain_text(shown)
     if name != "server":
         expect(page.locator(".ring path").first).to_be_visible()
-    window.picture(f"{name}-{'phone' if phone else 'wide'}-{scheme}")
-    assert window.violations() == []
-    assert window.cut_columns() == []
+    window.check_whole(f"{name}-{look}")
 
 
 def test_a_proposal_is_seen_beside_the_ring_and_applied(
@@ -100,7 +94,7 @@ def test_a_proposal_is_seen_beside_the_ring_and_applied(
 
 
 def test_a_weight_is_set_by_a_number(open_window: Windows) -> None:
-    window = open_window(color_scheme="dark")
+    window = open_window(DARK)
     page = window.go("servers/weights")
     page.select_option("#field-server", "s3")
     page.fill("#field-nodes", "96")

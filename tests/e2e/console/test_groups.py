@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import expect
-from tests.e2e.console.browsing import Visitor
+from tests.e2e.console.browsing import Look, Visitor, each_page
 from tests.e2e.console.conftest import Served
 
 from opentalos.sdk import Client, TalosConsumer
@@ -20,20 +19,16 @@ PAGES = (
 )
 
 
-@pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("name", "path", "shown"), PAGES)
+@each_page(*PAGES)
 def test_a_page_is_whole_and_accessible(
-    visit: Visit, name: str, path: str, shown: str, scheme: str, phone: bool
+    visit: Visit, name: str, path: str, shown: str, look: Look
 ) -> None:
-    window = visit("alice", phone=phone, color_scheme=scheme)
+    window = visit("alice", look)
     page = window.go(path)
     expect(page.locator("main")).to_contain_text(shown)
     if "reset" not in name:
         expect(page.locator(".plot[data-ready]").first).to_be_visible()
-    window.picture(f"{name}-{'phone' if phone else 'wide'}-{scheme}")
-    assert window.violations() == []
-    assert window.cut_columns() == []
+    window.check_whole(f"{name}-{look}")
 
 
 def test_the_lag_of_each_partition_is_a_heat_map(visit: Visit) -> None:

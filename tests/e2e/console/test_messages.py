@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Page, expect
 from prometheus_client.parser import text_string_to_metric_families
-from tests.e2e.console.browsing import Visitor
+from tests.e2e.console.browsing import BRIGHT, DARK, NIGHT, Look, Visitor
 from tests.e2e.console.conftest import Served
 from tests.e2e.rest.client import authorization
 from tests.server_process import ROOT_KEY
@@ -44,14 +44,14 @@ def hostile(served: Served) -> Iterator[str]:
     served.rest("DELETE", "topics/hostile", by="alice")
 
 
-@pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
-def test_messages_are_shown_in_each_view(visit: Visit, phone: bool) -> None:
-    window = visit("alice", phone=phone, color_scheme="dark" if phone else "light")
+@pytest.mark.parametrize("look", [BRIGHT, NIGHT], ids=str)
+def test_messages_are_shown_in_each_view(visit: Visit, look: Look) -> None:
+    window = visit("alice", look)
     for view in ("auto", "text", "hex"):
         page = window.go(f"topics/CL1%2Forders/messages?view={view}&rows=20")
         expect(page.locator("table.messages tbody tr").first).to_be_visible()
         expect(page.locator("main")).not_to_contain_text("4111111111111111")
-        window.picture(f"messages-{view}-{'phone' if phone else 'wide'}")
+        window.picture(f"messages-{view}-{look}")
         assert window.cut_columns() == []
     assert window.violations() == []
 
@@ -84,7 +84,7 @@ def test_messages_are_found_by_offset_time_and_text(visit: Visit, served: Served
 
 
 def test_hostile_messages_run_nothing(visit: Visit, hostile: str) -> None:
-    window = visit("alice", color_scheme="dark")
+    window = visit("alice", DARK)
     for path in ("messages?view=auto", "messages?view=text", "messages?view=hex", "messages/0/0",
                  "messages/0/4", "messages/0/8", "messages?find=%3Cscript%3Ewindow"):  # fmt: skip
         page = window.go(f"{hostile}/{path}")

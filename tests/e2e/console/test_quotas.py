@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import expect
-from tests.e2e.console.browsing import Login, Visitor
+from tests.e2e.console.browsing import DARK, Login, Look, Visitor, each_page
 from tests.e2e.console.conftest import Served
 
 Visit = Callable[..., Visitor]
@@ -51,23 +51,20 @@ def full(served: Served) -> Served:
     return served
 
 
-@pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@each_page(("organisation-full", "quotas/CL4", "Partitions in use"))
 def test_an_organisation_at_its_limit_sees_it(
-    visit: Visit, full: Served, scheme: str, phone: bool
+    visit: Visit, full: Served, name: str, path: str, shown: str, look: Look
 ) -> None:
     assert full.url
-    window = visit("dora", phone=phone, color_scheme=scheme)
-    page = window.go("quotas/CL4")
-    used = page.locator("dl.figures > div", has_text="Partitions in use")
+    window = visit("dora", look)
+    page = window.go(path)
+    used = page.locator("dl.figures > div", has_text=shown)
     expect(used).to_contain_text("4 of 4")
     expect(used).to_contain_text("100 %")
     expect(used).to_have_class("figure bad")
     reached = page.locator("dl.figures > div", has_text="Limit reached")
     expect(reached).to_contain_text("now")
-    window.picture(f"organisation-full-{'phone' if phone else 'wide'}-{scheme}")
-    assert window.violations() == []
-    assert window.cut_columns() == []
+    window.check_whole(f"{name}-{look}")
 
 
 def test_more_than_the_limit_is_refused_with_the_reason(visit: Visit, full: Served) -> None:
@@ -87,27 +84,17 @@ def test_more_than_the_limit_is_refused_with_the_reason(visit: Visit, full: Serv
     assert window.violations() == []
 
 
-@pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(
-    ("name", "path", "shown"),
-    [
-        ("quotas", "quotas", "Your limits"),
-        ("organisation", "quotas/CL1", "Expected traffic"),
-    ],
-)
+@each_page(("quotas", "quotas", "Your limits"), ("organisation", "quotas/CL1", "Expected traffic"))
 def test_a_page_is_whole_and_accessible(
-    visit: Visit, projected: Served, name: str, path: str, shown: str, scheme: str, phone: bool
+    visit: Visit, projected: Served, name: str, path: str, shown: str, look: Look
 ) -> None:
     assert projected.url
-    window = visit("alice", phone=phone, color_scheme=scheme)
+    window = visit("alice", look)
     page = window.go(path)
     expect(page.locator("main")).to_contain_text(shown)
     if name == "organisation":
         expect(page.locator(".outlook .expected")).to_be_attached()
-    window.picture(f"{name}-{'phone' if phone else 'wide'}-{scheme}")
-    assert window.violations() == []
-    assert window.cut_columns() == []
+    window.check_whole(f"{name}-{look}")
 
 
 def test_a_request_is_decided_with_a_reason_and_approved_by_an_administrator(
@@ -128,7 +115,7 @@ def test_a_request_is_decided_with_a_reason_and_approved_by_an_administrator(
     page.check("input[name=by_person]")
     page.get_by_role("button", name="Request", exact=True).click()
     expect(page.locator("#decision")).to_contain_text("needs an administrator")
-    root = visit("root", color_scheme="dark")
+    root = visit("root", DARK)
     page = root.go("quotas")
     expect(page.locator("main")).to_contain_text("Requests that wait for a decision")
     root.picture("quotas-root-wide-dark")

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import expect
-from tests.e2e.console.browsing import Visitor
+from tests.e2e.console.browsing import BRIGHT, DARK, NIGHT, Look, Visitor, each_page
 from tests.e2e.console.conftest import Served
 
 Visit = Callable[..., Visitor]
@@ -27,17 +26,14 @@ PAGES = (
 )
 
 
-@pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
-@pytest.mark.parametrize(("name", "path", "shown"), PAGES)
+@each_page(*PAGES, looks=(BRIGHT, NIGHT))
 def test_a_page_is_whole_and_accessible(
-    visit: Visit, name: str, path: str, shown: str, phone: bool
+    visit: Visit, name: str, path: str, shown: str, look: Look
 ) -> None:
-    window = visit("root", phone=phone, color_scheme="dark" if phone else "light")
+    window = visit("root", look)
     page = window.go(path)
     expect(page.locator("main")).to_contain_text(shown)
-    window.picture(f"{name}-{'phone' if phone else 'wide'}")
-    assert window.violations() == []
-    assert window.cut_columns() == []
+    window.check_whole(f"{name}-{look}")
 
 
 def test_usage_leads_from_the_month_to_the_minute(visit: Visit) -> None:
@@ -56,7 +52,7 @@ def test_usage_leads_from_the_month_to_the_minute(visit: Visit) -> None:
 
 
 def test_an_invoice_can_be_printed(visit: Visit) -> None:
-    window = visit("alice", color_scheme="dark")
+    window = visit("alice", DARK)
     page = window.go("bills/CL1/2026-03")
     expect(page.locator(".due")).to_have_text("1.50 EUR")
     page.emulate_media(media="print")

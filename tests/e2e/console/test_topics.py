@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import expect
-from tests.e2e.console.browsing import Visitor
+from tests.e2e.console.browsing import BRIGHT, NIGHT, Look, Visitor, each_page
 from tests.waiting import eventually
 
 Visit = Callable[..., Visitor]
@@ -18,17 +17,14 @@ PAGES = (
 )
 
 
-@pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
-@pytest.mark.parametrize(("name", "path", "shown"), PAGES)
+@each_page(*PAGES, looks=(BRIGHT, NIGHT))
 def test_a_page_is_whole_and_accessible(
-    visit: Visit, name: str, path: str, shown: str, phone: bool
+    visit: Visit, name: str, path: str, shown: str, look: Look
 ) -> None:
-    window = visit("root", phone=phone, color_scheme="dark" if phone else "light")
+    window = visit("root", look)
     page = window.go(path)
     expect(page.locator("main")).to_contain_text(shown)
-    window.picture(f"{name}-{'phone' if phone else 'wide'}")
-    assert window.violations() == []
-    assert window.cut_columns() == []
+    window.check_whole(f"{name}-{look}")
 
 
 def test_the_picture_of_the_readme(visit: Visit) -> None:
@@ -112,7 +108,7 @@ def test_an_expired_login_leads_back_to_the_page(visit: Visit) -> None:
 
 
 def test_light_and_dark_can_be_selected(visit: Visit) -> None:
-    page = visit("root", color_scheme="light").go("topics")
+    page = visit("root").go("topics")
     colour = "() => getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(colour)
     page.click("[data-theme-toggle]")
