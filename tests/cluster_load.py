@@ -23,6 +23,7 @@ from opentalos.testing.simulation.checks.checker import check
 from opentalos.testing.simulation.history import History, Recorder
 
 PARTITIONS = 3
+TOPICS_MAX = 20  # until one is found whose partitions several servers have
 PAUSE_S = 0.04  # between two puts of one writer: two cores carry servers, backends and clients
 PINNED = {"galaxy.talos.client.is.auto.location": False}  # always asks the server of its URL
 UNKNOWN_CODE = 2
@@ -90,12 +91,11 @@ class Traffic:
 
     def __init__(self, cluster: ClusterProcesses, folder: Path, durability: str) -> None:
         self.cluster, self.folder = cluster, folder
-        self.topic = f"t{os.urandom(4).hex()}"
         folder.mkdir(parents=True, exist_ok=True)
         self.programs: list[Program] = []
         self.consumers: list[Program] = []  # the SDK cannot stop them reliably: they are killed
         self.zombies: list[threading.Thread] = []
-        self.resource = self._sdk(0).topic(self.topic, partitions=PARTITIONS, durability=durability)
+        self.topic, self.resource = self._shared_topic(durability)
         self.notes = (folder / "notes.jsonl").open("w")
         self.recorder = Recorder(time.monotonic, self.notes)
         self.recorder.note("settings", lease_s=cluster.lease_s)
@@ -104,12 +104,21 @@ class Traffic:
         running = self.cluster.running
         return Sdk(self.cluster.servers[running[number % len(running)]])
 
+    def _shared_topic(self, durability: str) -> tuple[str, str]:
+        """Name and resource of a new topic, of which no server has all partitions."""
+        for _ in range(TOPICS_MAX):
+            topic = f"t{os.urandom(4).hex()}"
+            resource = self._sdk(0).topic(topic, partitions=PARTITIONS, durability=durability)
+            if len({*self.cluster.owners(resource).values()}) > 1:
+                return topic, resource
+        raise AssertionError(f"one server has all partitions of each of {TOPICS_MAX} topics")
+
     def start(self) -> None:
         """Start every program; each server is the first address of some of them."""
         for partition in range(PARTITIONS):
             self._add(partition, "load_writer", f"direct-{partition}", partition=partition)
             self._add(partition + 1, "load_reader", f"reader-{partition}", partition=partition)
-            # At two servers: whichever one hangs, somebody still writes to every partition.
+            # At two servers: whichever one is away, somebody still writes to every partition.
             for server in (partition, partition + 1):
                 name = f"pinned-{partition}-{server}"
                 self._add(server, "load_writer", name, partition=partition, config=PINNED)

@@ -149,6 +149,10 @@ class ClusterProcesses:
         server = self.servers[name]
         server.config = server.config.replace('restart = "wait"', 'restart = "lend"')
 
+    def lends(self, name: str) -> bool:
+        """Whether the partitions of a server are lent while it restarts."""
+        return 'restart = "lend"' in self.servers[name].config
+
     def stop(self, *names: str) -> None:
         """SIGTERM, all at the same time."""
         with ThreadPoolExecutor(len(self.names)) as pool:
