@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from tests import tiers
 
 from opentalos.log.counters import LogCounters
 from opentalos.log.maintenance import merge
 from opentalos.testing.simulation.seed_run import run_seed
 from opentalos.testing.simulation.world.world import LOG_LIMITS, WorldConfig
 
-SEEDS = 16
+SEEDS = tiers.size(6, 16)
 # Segments are sealed when they are still small, and the retention spans many of them.
 LIMITS = replace(
     LOG_LIMITS,

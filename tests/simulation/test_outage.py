@@ -5,6 +5,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+from tests import tiers
 
 from opentalos.model.limits import LogLimits, QuotaLimits
 from opentalos.testing.simulation.checks.checker import check
@@ -114,7 +115,7 @@ class Outage:
 
 @pytest.mark.parametrize("expired", [False, True], ids=["sessions live on", "sessions end"])
 def test_puts_go_on_while_coordination_is_away(expired: bool) -> None:
-    for seed in range(2):
+    for seed in range(tiers.size(1, 2)):
         world = ClusterWorld(seed, CALM)
         outage = Outage(world, expired=expired)
         history = world.play(outage.play)

@@ -3,6 +3,7 @@
 The storage worlds ``records`` and ``moved-records`` play them; see test_storage_worlds.py.
 """
 
+import functools
 from collections import Counter
 
 import pytest
@@ -13,6 +14,7 @@ from tests.simulation.record_mutants import RECORD_CLUSTER_MUTANTS, RECORD_MUTAN
 
 from opentalos.testing.simulation.cluster.storage_worlds import ASSIGNED_MEMBERS, MOVED_RECORDS
 from opentalos.testing.simulation.cluster.world import ClusterConfig
+from opentalos.testing.simulation.history import History
 from opentalos.testing.simulation.seed_run import run_cluster_seed, run_seed, run_storage_seed
 
 
@@ -29,6 +31,12 @@ def test_a_mutant_of_a_cluster_is_caught_by_name(
 ) -> None:
     assert isinstance(mutant.config, ClusterConfig)
     prove_caught(mutant, mutant.config, run_cluster_seed, monkeypatch)
+
+
+@functools.cache
+def history_of(seed: int, config: ClusterConfig) -> History:
+    """Of a run that several tests look at."""
+    return run_cluster_seed(seed, config).history
 
 
 def test_there_are_enough_mutants_with_names_of_their_own() -> None:
@@ -55,7 +63,7 @@ def test_members_commit_and_former_ones_are_refused() -> None:
     commits = [
         commit
         for seed in range(3)
-        for commit in run_cluster_seed(seed, MOVED_RECORDS).history.of("member-commit")
+        for commit in history_of(seed, MOVED_RECORDS).of("member-commit")
     ]
     assert sum(commit.ok for commit in commits) > 20
     assert any(commit.error == "not a member any more" for commit in commits)
@@ -64,7 +72,7 @@ def test_members_commit_and_former_ones_are_refused() -> None:
 def test_clients_follow_leaders_through_many_epochs() -> None:
     epochs, reads, refused = 0, 0, set[str]()
     for seed in range(3):
-        history = run_cluster_seed(seed, MOVED_RECORDS).history
+        history = history_of(seed, MOVED_RECORDS)
         epochs += len({each.result["epoch"] for each in history.of("leaders") if each.ok})
         for read in history.of("read"):
             if "epoch" in read.args:

@@ -43,19 +43,19 @@ def test_no_promise_is_broken_in_a_storage_world(world: str) -> None:
 
 
 def test_no_promise_is_broken_while_coordination_is_away_for_long() -> None:
-    for seed in range(6):
+    for seed in range(tiers.size(2, 6)):
         report = run_cluster_seed(seed, CLUSTER_WORLDS["outage"])
         assert report.ok, str(report)
 
 
 def test_no_promise_is_broken_where_partitions_with_records_move() -> None:
-    for seed in range(6):
+    for seed in range(tiers.size(2, 6)):
         report = run_cluster_seed(seed, CLUSTER_WORLDS["moved-records"])
         assert report.ok, str(report)
 
 
 def test_no_promise_is_broken_where_a_coordinator_assigns_partitions() -> None:
-    for seed in range(6):
+    for seed in range(tiers.size(2, 6)):
         report = run_cluster_seed(seed, CLUSTER_WORLDS["assigned-members"])
         assert report.ok, str(report)
 

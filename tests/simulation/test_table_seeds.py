@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests import tiers
 from tests.simulation.table_worlds import GAPPED, RIVALS
 
 from opentalos.testing.simulation.seed_run import run_seed
@@ -32,7 +33,7 @@ def test_seeds_cover_what_matters() -> None:
     steps: set[str] = set()
     expiring = 0
     config = WorldConfig(tabled=1.0, messages=False, chaos_s=12.0, gapped=0.6)
-    for seed in range(24):
+    for seed in range(tiers.size(12, 24)):
         history = run_seed(seed, config).history
         kinds |= {note.kind for note in history.notes}
         steps |= {note.args["point"] for note in history.noted("killed-at")}
