@@ -29,7 +29,7 @@ check: native  ## before a commit: quick, then contracts without backends and si
 
 test: programs  ## each merge, and CI: check, one pass of all that is real, a slice of test-all; half an hour
 	@$(PY) scripts/fetch_console_assets.py --tests
-	@$(PY) scripts/run_lanes.py quick check classes gate slice
+	@$(PY) scripts/run_lanes.py quick check gate slice
 
 test-all: programs  ## once per issue: every seed, mutant, client, backend and kill; over an hour
 	@$(PY) scripts/fetch_console_assets.py --tests

@@ -148,7 +148,7 @@ LANES: dict[str, tuple[Job, ...]] = {
         waiting_tests("compat", "tests/compat", memory_gb=1.5),
         showing(waiting_tests("power", "tests/power")),
     ),
-    # First of all, for every job that starts a Spark session.
+    # First of make test-all, for all sessions of Spark; the one of the gate would not earn it back.
     "classes": (tool("spark-classes", "python", "-m", "tests.spark.java_classes"),),
     "spark": tuple(
         spark_tests(name, *(f"tests/spark/{part}" for part in parts))
