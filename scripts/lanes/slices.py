@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from scripts.lanes.jobs import LANES, ROOT, Job, selected
 
-PIECE_S = 120.0  # of tests; the start of a session or a cluster comes on top, within 3 minutes
+PIECE_S = 150.0  # of tests; the start of a session or a cluster comes on top, within 3 minutes
 FUNCTION_S_MAX = 170.0  # a longer one fits into no slice: only ``make test-all`` runs it
 CUT_LANES = ("single", "spark", "backends", "faults")
 
