@@ -1,9 +1,10 @@
 """The slice of ``make test-all`` that one ``make test`` runs, chosen by the commit.
 
 What the gate leaves out is cut, by the recorded seconds of each test function, into pieces of one
-job each. A slice is one piece with real backends and one without, so that both slots have work.
+job each. A slice is one piece with real backends and up to two without, so both slots have work.
 """
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -12,6 +13,7 @@ from scripts.lanes.jobs import LANES, ROOT, Job, selected
 
 PIECE_S = 150.0  # of tests; the start of a session or a cluster comes on top, within 3 minutes
 FUNCTION_S_MAX = 170.0  # a longer one fits into no slice: only ``make test-all`` runs it
+OTHERS_MAX = 2  # pieces without backends, one after the other beside the one with them
 CUT_LANES = ("single", "spark", "backends", "faults")
 
 
@@ -67,8 +69,8 @@ def all_pieces(
 
 
 def chosen(jobs: Sequence[Job], commit: str) -> list[Job]:
-    """The piece with backends and the one without that belong to a commit's hash."""
-    number = int(commit[:12] or "0", 16)
-    kinds = [[job for job in jobs if job.backends is backends] for backends in (True, False)]
-    turn = number % max(1, *map(len, kinds))
-    return [jobs[turn % len(jobs)] for jobs in kinds if jobs]
+    """The pieces that belong to a commit's hash: one with backends, at most two without."""
+    backends, others = ([job for job in jobs if job.backends is kind] for kind in (True, False))
+    rounds = max(1, len(backends), math.ceil(len(others) / OTHERS_MAX))
+    turn = int(commit[:12] or "0", 16) % rounds
+    return [*backends[turn::rounds], *others[turn::rounds]]

@@ -16,6 +16,7 @@ from scripts.lanes.jobs import (
     Job,
     backend_tests,
     gate_jobs,
+    job_named,
     selected,
     suite,
     waiting_tests,
@@ -207,7 +208,19 @@ def test_slices_hold_each_test_that_the_gate_leaves_out_once(
     assert all(piece.environment["OPENTALOS_TIER"] == "all" for piece in pieces)
     seen = {one.name for number in range(4) for one in slices.chosen(pieces, f"{number:012x}")}
     assert seen == {piece.name for piece in pieces}, "some commits cover all"
-    assert len(slices.chosen(pieces, "")) == 2, "one with backends, one without"
+    assert len(slices.chosen(pieces, "")) == 3, "one with backends, two without"
+
+
+def test_few_commits_cover_all_pieces() -> None:
+    faults, sdk = (job_named(name) for name in ("faults", "e2e-sdk"))
+    pieces = [replace(faults, name=f"b{n}") for n in range(5)]
+    pieces += [replace(sdk, name=f"o{n}") for n in range(9)]
+    turns = [slices.chosen(pieces, f"{number:012x}") for number in range(5)]
+    assert sorted(one.name for turn in turns for one in turn) == sorted(it.name for it in pieces)
+    assert all(sum(one.backends for one in turn) == 1 and len(turn) <= 3 for turn in turns)
+    few = slices.chosen(pieces[:1] + pieces[5:], "")
+    assert len(few) <= 3, "more turns if there are few with backends"
+    assert slices.chosen([], "abc") == []
 
 
 def test_a_selected_job_keeps_its_options() -> None:
