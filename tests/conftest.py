@@ -62,10 +62,12 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Whoever leaves a shared server in trouble fails, not who uses it next."""
-    yield
-    servers = item.config.stash.get(SHARED, None)
-    if servers is not None and (unwell := servers.take_unwell()):
-        pytest.fail("\n".join(unwell), pytrace=False)
+    try:
+        return (yield)
+    finally:
+        servers = item.config.stash.get(SHARED, None)
+        if servers is not None and (unwell := servers.take_unwell()):
+            pytest.fail("\n".join(unwell), pytrace=False)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
