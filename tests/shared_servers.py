@@ -2,7 +2,8 @@
 
 A test takes topics of its own names, or a tenant, and starts a server of its own only to hurt it.
 After each test all of them must be well; a test that leaves one in trouble fails, and the next one
-gets another server. Over TLS they are not shared: those servers are about their certificates.
+gets another server: a fixture that looks one up has the scope of a test, unless it prepares it.
+Over TLS they are not shared: those servers are about their certificates.
 """
 
 import http.client
@@ -52,7 +53,7 @@ def _illness(server: ServerProcess) -> str:
     try:
         connection.request("GET", "/healthz")
         status = connection.getresponse().status
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         return f"its health cannot be asked for: {error!r}"
     finally:
         connection.close()

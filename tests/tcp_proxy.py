@@ -32,8 +32,7 @@ class TcpProxy:
 
     def __init__(self, port: int, host: str = HOST) -> None:
         self._target = (host, port)
-        self._links: dict[_Link, None] = {}
-        self._served: set[asyncio.Task[None]] = set()  # a loop alone would forget them
+        self._served: set[asyncio.Task[None]] = set()  # one for each connection
         self._audible = asyncio.Event()
         self._audible.set()
         self._delay_s = 0.0
@@ -49,6 +48,11 @@ class TcpProxy:
     def address(self) -> str:
         """HOST:PORT for clients."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """How many it has, also those that are being made."""
+        return len(self._served)
 
     def delay(self, seconds: float) -> None:
         """Hold every chunk back for so long, in both directions; 0 ends it."""
@@ -115,22 +119,22 @@ class TcpProxy:
             self._loop.remove_reader(server.sockets[0].fileno())
             await self._turns()
             server.close()
-        self._drop()
+        served = self._drop()
+        await asyncio.gather(*served, return_exceptions=True)
 
     async def _end(self) -> None:
         await self._close()
-        for task in self._served:
-            task.cancel()
-        await asyncio.gather(*self._served, return_exceptions=True)
         await self._turns()
 
     async def _turns(self) -> None:
         for _ in range(TURNS):
             await asyncio.sleep(0)
 
-    def _drop(self) -> None:
-        for link in self._links:
-            link.close()
+    def _drop(self) -> list[asyncio.Task[None]]:
+        served = list(self._served)
+        for task in served:
+            task.cancel()
+        return served
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection, which ends with its task, also if that is cancelled at once."""
@@ -149,7 +153,6 @@ class TcpProxy:
         except OSError:
             return
         link = _Link(writer, server_writer)
-        self._links[link] = None
         pumps = [
             asyncio.create_task(self._to_server(reader, link)),
             asyncio.create_task(self._to_client(server_reader, link)),
@@ -161,7 +164,6 @@ class TcpProxy:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
             link.close()
-            del self._links[link]
 
     async def _to_server(self, reader: asyncio.StreamReader, link: _Link) -> None:
         while chunk := await reader.read(CHUNK_BYTES):

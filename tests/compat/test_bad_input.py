@@ -31,7 +31,7 @@ BODY_BYTES_MAX = 32 << 20
 INVALID_NAME_ERROR = 15
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def strict_server(servers: SharedServers) -> ServerProcess:
     """A server that cuts slow senders after one second."""
     return servers.get("[http]\nrequest_timeout_s = 1.0\nidle_timeout_s = 2.0\n")

@@ -125,7 +125,7 @@ def interrupted(process: "subprocess.Popen[bytes]") -> Ended:
     return Ended(process.returncode, out.decode(), err.decode().strip())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def cli_server(servers: SharedServers) -> ServerProcess:
     return servers.get()
 

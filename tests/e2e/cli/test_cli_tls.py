@@ -30,7 +30,7 @@ def secure(folder: TlsFolder, tmp_path_factory: pytest.TempPathFactory) -> Itera
     running.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def plain(servers: SharedServers) -> ServerProcess:
     return servers.get()
 

@@ -37,7 +37,7 @@ def doctor(
     )  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def server(servers: SharedServers) -> ServerProcess:
     return servers.get()
 

@@ -12,7 +12,7 @@ from opentalos.sdk import ClientConfig
 SASL = "SASL_PLAINTEXT"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def kafka_server(servers: SharedServers) -> ServerProcess:
     return servers.get()
 

@@ -17,7 +17,7 @@ UNKNOWN, INVALID, UNKNOWN_ID = 3, 17, 100
 PARTITIONS = 300  # more than are encoded at a time
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def server(servers: SharedServers) -> ServerProcess:
     return servers.get("[topic]\npartitions_max = 1000\n")
 

@@ -15,7 +15,7 @@ from opentalos.wire.kafka.codec import Cursor
 REQUESTS = 500  # more than a connection has in work
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def server(servers: SharedServers) -> ServerProcess:
     return servers.get()
 

@@ -11,7 +11,7 @@ from tests.waiting import eventually_async
 from opentalos.sdk import ClientConfig, aio
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def sdk_server(servers: SharedServers) -> ServerProcess:
     return servers.get()
 

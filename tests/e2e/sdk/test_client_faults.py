@@ -73,7 +73,7 @@ async def test_connections_cut_while_idle_harm_nobody(proxy: TcpProxy) -> None:
         for number in range(10):
             await producer.put([b"%d" % number])
             proxy.drop()
-            await eventually_async("the connections are cut", lambda: not proxy._links)
+            await eventually_async("the connections are cut", lambda: not proxy.connections)
         assert len(await read_all(client, "idle-cut", 0)) == 10
 
 

@@ -41,7 +41,7 @@ QUICK: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def config(servers: SharedServers) -> ClientConfig:
     return config_of(servers.get(f"[group]\nlease_s = {LEASE_S}\n").url)
 

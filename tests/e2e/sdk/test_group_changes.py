@@ -14,7 +14,7 @@ LEASE_S = 86_400.0  # beyond the limit of any wait, so what is waited for needs 
 CONFIG = f"[group]\nlease_s = {LEASE_S}\n"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def config(servers: SharedServers) -> ClientConfig:
     return config_of(servers.get(CONFIG).url)
 

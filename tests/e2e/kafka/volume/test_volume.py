@@ -23,7 +23,7 @@ CALLS_MIN = 2_000
 SEED = 1
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def server(servers: SharedServers) -> ServerProcess:
     return servers.get()
 
