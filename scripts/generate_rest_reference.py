@@ -5,6 +5,7 @@ With ``--check``, only report whether the page is current.
 
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,8 @@ def _object(schema: Mapping[str, Any], indent: str) -> str:
     lines: list[str] = []
     for name, field in schema.get("properties", {}).items():
         absent = "" if name in schema.get("required", ()) else "  (optional)"
-        about = f"  # {field['description']}" if "description" in field else ""
+        described = (each for each in (field, *field.get("anyOf", ())) if "description" in each)
+        about = "".join(f"  # {each['description']}" for each in islice(described, 1))
         lines.append(f'{inner}"{name}": {shape(field, inner)}{absent}{about}')
     others = schema.get("additionalProperties")
     if isinstance(others, Mapping):

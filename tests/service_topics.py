@@ -13,7 +13,8 @@ async def messages_of(broker: Broker, topic: str) -> list[bytes]:
     found = broker.topics.find_topic(ROOT, topic)
     data: list[bytes] = []
     for partition in range(found.partitions):
-        offset, lag = 0, 1
+        offset = 0
+        lag: int | None = 1
         while lag:
             spot = Spot(partition, offset)
             read = await broker.plain_messages.get_anywhere(ROOT, found.resource, spot, BOUNDS)

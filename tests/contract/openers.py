@@ -27,6 +27,7 @@ from opentalos.adapters.hbase import HbaseRowStore, open_hbase_row_store
 from opentalos.adapters.hbase.client import Attempt
 from opentalos.adapters.hdfs import open_hdfs_file_store
 from opentalos.adapters.local import open_local_file_store
+from opentalos.adapters.local.descriptors import FileDescriptors
 from opentalos.adapters.local.native_crew import OFF, REQUIRED
 from opentalos.adapters.memory import (
     MemoryFileStore,
@@ -154,7 +155,8 @@ async def local_files_without_descriptors(place: Place) -> AsyncIterator[Storage
     """Files of one directory that give their descriptors back after each call."""
 
     async def client() -> FileStore:
-        return await open_local_file_store(place.folder / "files", descriptors_max=0)
+        few = FileDescriptors(append_max=0, readers_max=1)
+        return await open_local_file_store(place.folder / "files", descriptors=few)
 
     storage: Storage[FileStore] = Storage(client)
     yield storage

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from click.testing import CliRunner
 
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.cli.commands.server.log_verify import log
-from opentalos.model.errors import ConfigError
+from opentalos.model.errors import ConfigError, TalosError
 from opentalos.server.data_directory import DataDirectory
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "data_v1"
@@ -103,3 +104,70 @@ def test_a_missing_side_index_is_no_damage_and_repair_rebuilds_it(data: Path) ->
     assert index.exists()
     code, lines = verify(data)
     assert (code, len(lines)) == (0, 1)
+
+
+def change_records(data: Path, statement: str) -> None:
+    with sqlite3.connect(data / "meta.sqlite") as db:
+        assert db.execute(statement).rowcount > 0
+    db.close()
+
+
+def adopt(data: Path, *given: str) -> tuple[int, str]:
+    result = CliRunner().invoke(log, ["adopt", *given, "--data", str(data)])
+    if isinstance(result.exception, TalosError):
+        return 1, str(result.exception)
+    return result.exit_code, result.output
+
+
+def test_a_topic_without_a_record_is_damage_until_it_is_adopted(data: Path) -> None:
+    uuid = next((data / "log").glob("*/0")).parent.name
+    code, text = adopt(data, uuid, "alice/again")
+    assert code == 1
+    assert "is in the catalogue already" in text
+    change_records(data, "DELETE FROM records WHERE path LIKE 'topics/%'")
+    code, lines = verify(data)
+    assert code == 1
+    assert lines[0].startswith("files of a topic that the catalogue does not know: topic " + uuid)
+    assert "stored: partitions 0-1, segments: " in lines[0]
+    assert f"talos log adopt {uuid} OWNER/NAME" in lines[0]
+    assert lines[-1].endswith(": 1 problem")
+    code, lines = verify(data, "--format", "json")
+    found = json.loads(lines[0])
+    assert (found["kind"], found["topic"], found["topic_uuid"]) == ("damage", "", uuid)
+    assert (found["partition"], found["position"], found["offset"]) == (-1, -1, -1)
+    assert found["file"].startswith(f"{uuid}/0/")
+    code, text = adopt(data, uuid, "alice/again", "--partitions", "3")
+    assert (code, text) == (
+        0,
+        f"adopted topic alice/again ({uuid}) with 3 partitions, partitioner murmur2, "
+        "retention 365 d\n",
+    )
+    code, lines = verify(data)
+    assert (code, len(lines)) == (0, 1)
+
+
+def test_adoption_names_partitions_that_need_a_repair(data: Path) -> None:
+    uuid = next((data / "log").glob("*/0")).parent.name
+    change_records(data, "DELETE FROM records WHERE path LIKE 'topics/%'")
+    change_records(data, f"DELETE FROM records WHERE path = 'log/{uuid}/1'")
+    code, text = adopt(data, uuid, "alice/again", "--partitioner", "official")
+    assert code == 0
+    assert "with 2 partitions, partitioner official" in text
+    (repair,) = text.splitlines()[1:]
+    assert repair.startswith("partition 1 has messages, but no manifest: before the server starts")
+    assert repair.endswith(f"talos log repair {uuid}/1")
+
+
+def test_a_catalogue_that_cannot_be_read_is_damage(data: Path) -> None:
+    change_records(data, "UPDATE records SET value = X'7B' WHERE path LIKE 'topics/%'")
+    code, lines = verify(data)
+    assert code == 1
+    assert lines[0].startswith("the catalogue of topics: record topics/")
+
+
+def test_a_directory_in_use_is_not_changed_by_an_adoption(data: Path) -> None:
+    directory = DataDirectory(data, SystemClock())
+    code, text = adopt(data, "1234", "alice/again")
+    assert code == 1
+    assert "the server with pid" in text
+    directory.close()

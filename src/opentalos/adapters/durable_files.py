@@ -48,15 +48,27 @@ class NewEntry:
     """Take it before an entry of ``directory`` is made; it makes that entry durable.
 
     Also another thread's sync that fails in between may cost the entry, and nobody would say so.
+    As a context manager it has the directory open, so that the sync does not lack a descriptor
+    once the entry is there; who makes the entry with ``fd`` makes it in that very directory.
     """
 
-    __slots__ = ("_directory", "_failures", "_syncs")
+    __slots__ = ("_directory", "_failures", "_syncs", "fd")
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
         with _syncs_lock:
             self._syncs = _syncs.setdefault(self._directory, _Syncs())
         self._failures = self._syncs.failures
+        self.fd = -1
+
+    def __enter__(self) -> "NewEntry":
+        """Raises: OSError: the directory cannot be opened."""
+        self.fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        fd, self.fd = self.fd, -1
+        os.close(fd)
 
     @property
     def lost(self) -> bool:
@@ -69,14 +81,18 @@ class NewEntry:
             if self.lost:
                 reason = "an earlier sync of the directory failed"
                 raise OSError(errno.EIO, reason, self._directory)
-            fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                sync_descriptor(fd)
-            except OSError:
-                self._syncs.failures += 1
-                raise
-            finally:
-                os.close(fd)
+            if self.fd >= 0:
+                self._sync()
+                return
+            with self:
+                self._sync()
+
+    def _sync(self) -> None:
+        try:
+            sync_descriptor(self.fd)
+        except OSError:
+            self._syncs.failures += 1
+            raise
 
 
 def sync_directory(path: Path) -> None:

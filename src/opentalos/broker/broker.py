@@ -11,6 +11,7 @@ from opentalos.broker.admin.overview import OverviewService
 from opentalos.broker.admin.permissions import PermissionService
 from opentalos.broker.admin.principals import PrincipalService
 from opentalos.broker.admin.sessions import SessionService
+from opentalos.broker.admin.stored.unknown_topics import UnknownTopics
 from opentalos.broker.admin.topic_groups import TopicGroupService
 from opentalos.broker.admin.topic_state import TopicReader
 from opentalos.broker.admin.topic_upkeep import TopicUpkeep
@@ -45,6 +46,7 @@ from opentalos.broker.messaging.hot_partitions import HotPartitions
 from opentalos.broker.messaging.messages import MessageService
 from opentalos.broker.messaging.plain_messages import PlainMessageService
 from opentalos.broker.messaging.reading.peer_reads import RemoteMessages
+from opentalos.broker.messaging.reading.read_positions import ReadPositions
 from opentalos.broker.messaging.reading.reads import MessageReads
 from opentalos.broker.messaging.record_deletion import RecordDeletion
 from opentalos.broker.messaging.system_topics import SystemTopics
@@ -88,7 +90,7 @@ from opentalos.catalog.topics.groups import TopicGroupCatalog
 from opentalos.catalog.topics.topic import Topic, TopicStatus
 from opentalos.catalog.topics.topics import TopicCatalog
 from opentalos.group.coordinator import Coordinator
-from opentalos.log.log_store import LogStore, use_keys
+from opentalos.log.log_store import LogStore, use_keys, use_positions
 from opentalos.log.partition.ownership_guard import SingleServerGuard
 from opentalos.model.errors import TalosError
 from opentalos.model.names import USAGE_TOPIC
@@ -143,13 +145,13 @@ class Broker:
         cluster: Cluster | None = None,
     ) -> None:
         reader, quotas = TopicReader(context), catalogs.quotas
-        self._cluster = cluster
-        self.work = context.work
+        self._cluster, self.work = cluster, context.work
         self.context, self.catalogs, self.groups = context, catalogs, groups
         # Background tasks.
         self.system_topics = SystemTopics(context)
         self.metering = _metering(context, self.system_topics)
         self.topic_upkeep = TopicUpkeep(context, groups.directory, self.metering)
+        self.unknown_topics = UnknownTopics(context)
         self.space_upkeep = SpaceUpkeep(context)
         self.key_use_upkeep = KeyUseUpkeep(
             catalogs.key_uses, context.config.auth.key_use_interval_s
@@ -256,6 +258,7 @@ class Broker:
             await self.close()
             raise
         self.topic_upkeep.start()
+        self.unknown_topics.start()
         self.space_upkeep.start()
         self.key_use_upkeep.start()
         self.catalogs.sealing.start()
@@ -299,6 +302,7 @@ class Broker:
             *((self.metering.close,) if self.metering else ()),
             *((cluster.retire,) if cluster else ()),
             self.topic_upkeep.close,
+            self.unknown_topics.close,
             self.space_upkeep.close,
             self.key_use_upkeep.close,
             self.catalogs.sealing.close,
@@ -416,8 +420,7 @@ def open_broker(
     if config.encryption is not None:
         use_keys(log, keys)
 
-    def topic_changed(old: Topic | None, new: Topic | None) -> None:
-        """The log and the throttle follow every change, of this server or another."""
+    def topic_changed(old: Topic | None, new: Topic | None) -> None:  # by any server
         if new is not None and new.status == TopicStatus.ACTIVE:
             keys.ensure_soon(new.owner)
             if old is None or log_settings(old, config) != log_settings(new, config):
@@ -460,6 +463,7 @@ def open_broker(
         peers=peers,
     )
     groups = Coordinator(rows, clock, config.group, config.server, guard.certain)
+    use_positions(log, ReadPositions(groups.rows).read_by_groups)
     if cluster is not None:
         cluster.attach(log, catalogs.topics)
     table_rows = EncryptedRows(rows, keys, catalogs.tables.by_uuid) if config.encryption else rows

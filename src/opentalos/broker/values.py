@@ -155,7 +155,7 @@ class PartitionConsumeUnit:
     partition: int
     address: str  # peer address of the worker that holds it; empty: none
     checkpoint: int  # -1: none
-    lag: int  # messages after the checkpoint that are retained
+    lag: int | None  # messages after the checkpoint that are retained; None: it is damaged
     worker: str = ""  # that holds it; empty: none
 
 

@@ -1,7 +1,7 @@
 """/healthz and /readyz: whether the process runs, and whether it serves."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from opentalos.broker.broker import Broker
 from opentalos.gateway.http.exchange import Exchange, Handler
@@ -20,6 +20,7 @@ class Readiness:
     def __init__(self) -> None:
         self.broker: Broker | None = None
         self.stopping = False
+        self.descriptors_lacking: Callable[[], bool] = lambda: False
 
     def routes(self) -> Mapping[bytes, Handler]:
         """Handlers by path."""
@@ -44,6 +45,17 @@ class Readiness:
             found.append(
                 f"{figures.damaged_segments} segments are damaged: the log names them (scrub: ...)"
             )
+        if figures.damaged_partitions:  # whose they are is not for everybody
+            found.append(
+                "partitions that refuse puts, since their logs are damaged: "
+                f"{figures.damaged_partitions} (GET /rest/v1/health names them)"
+            )
+        unknown = len(self.broker.unknown_topics.found)
+        if unknown:
+            found.append(
+                "stored topics that the catalogue does not know, or knows with fewer partitions: "
+                f"{unknown} (the log names them: unknown-topic: ...)"
+            )
         refused = len(self.broker.catalogs.principals.seal.refused)
         if refused:
             found.append(
@@ -55,6 +67,11 @@ class Readiness:
             found.append(
                 "no valid session with ZooKeeper: open partitions continue, nothing else is "
                 "opened, and tables are not written"
+            )
+        if self.descriptors_lacking():
+            found.append(
+                "no descriptor was free: connections wait, or files could not be opened; raise the "
+                "limit of open files (ulimit -n)"
             )
         if figures.clock_doubt:
             found.append(f"nothing is deleted by age: {figures.clock_doubt}")

@@ -38,6 +38,7 @@ TASKS_KEPT = 4  # of them, for administrators
 TABLES_MAX = 50  # of a page
 REFRESH_S = 5
 _NONE = "-"
+_DAMAGED = '<span class="bad">damaged</span>'
 _KIB = 1024
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 _HTML = b"text/html; charset=utf-8"
@@ -174,8 +175,8 @@ def _topic(found: TopicOverview) -> str:
     topic, amounts, rate = found.topic, found.amounts, found.rate
     numbers = (
         f"{topic.partitions:,}",
-        f"{amounts.messages:,}",
-        _size(amounts.bytes_count),
+        _DAMAGED if amounts.damaged else f"{amounts.messages:,}",
+        _DAMAGED if amounts.damaged else _size(amounts.bytes_count),
         f"{rate.messages_per_s:,.1f}" if rate else _NONE,
         _size(rate.bytes_per_s) if rate and rate.bytes_per_s is not None else _NONE,
     )
@@ -187,7 +188,10 @@ def _topic(found: TopicOverview) -> str:
 def _lags(found: TopicOverview) -> str:
     if found.lags is None:
         return '<span class="bad">unavailable now</span>'
-    shown = (f"{escape(group)}: {lag:,}" for group, lag in sorted(found.lags.items()))
+    shown = (
+        f"{escape(group)}: {_DAMAGED if lag is None else format(lag, ',')}"
+        for group, lag in sorted(found.lags.items())
+    )
     return "<br>".join(shown) or _NONE
 
 

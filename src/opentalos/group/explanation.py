@@ -33,6 +33,7 @@ class Level(StrEnum):
 class Code(StrEnum):
     """The reasons, in the order in which they are listed."""
 
+    DAMAGED = "damaged"
     SERVER_UNREACHABLE = "server_unreachable"
     NO_WORKERS = "no_workers"
     REBALANCING = "rebalancing"
@@ -52,7 +53,8 @@ class PartitionView:
 
     ``start`` and ``next``: offsets of the log. ``idle_s``: at least so long without a commit or a
     grant. ``grants``: to another worker within ``CHURN_S``. ``fetches``: of all readers lately;
-    None: not known. ``unreachable``: why its server could not be asked; empty: it was.
+    None: not known. ``unreachable``: why its server could not be asked; empty: it was. ``damage``:
+    why nobody knows where its log ends; empty: that is known.
     """
 
     partition: int
@@ -64,6 +66,7 @@ class PartitionView:
     grants: int = 0
     fetches: int | None = None
     unreachable: str = ""
+    damage: str = ""
 
     @property
     def lag(self) -> int:
@@ -109,19 +112,21 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The most important reason is first."""
+    """The most important reason is first. ``lag``: None: a partition is damaged."""
 
     state: State
-    lag: int
+    lag: int | None
     workers: int
     reasons: Sequence[Reason]
 
 
 def explain(view: GroupView) -> Explanation:
     """Reasons with their numbers; each partition with lag is in one of them at least."""
-    known = [part for part in view.partitions if not part.unreachable]
+    known = [part for part in view.partitions if not (part.unreachable or part.damage)]
     lag = sum(part.lag for part in known)
-    reasons = [*_unreachable(view), *_workers(view, lag), *_churn(known), *_positions(known)]
+    damaged = _damaged(view)
+    reasons = [*damaged, *_unreachable(view)]
+    reasons += [*_workers(view, known), *_churn(known), *_positions(known)]
     behind = [part for part in known if part.lag]
     # A partition whose position is not in the log needs no other reason.
     held = [part for part in behind if part.worker and not (_expired(part) or _beyond(part))]
@@ -139,7 +144,8 @@ def explain(view: GroupView) -> Explanation:
     order = {code: number for number, code in enumerate(Code)}
     reasons.sort(key=lambda reason: order[reason.code])
     state = _state(view, lag, moving=bool(moving), reasons=reasons)
-    return Explanation(state=state, lag=lag, workers=view.workers, reasons=reasons)
+    whole = None if damaged else lag
+    return Explanation(state=state, lag=whole, workers=view.workers, reasons=reasons)
 
 
 def _state(view: GroupView, lag: int, *, moving: bool, reasons: Sequence[Reason]) -> State:
@@ -152,6 +158,16 @@ def _state(view: GroupView, lag: int, *, moving: bool, reasons: Sequence[Reason]
     return State.STUCK if stuck else State.MOVING if lag else State.CAUGHT_UP
 
 
+def _damaged(view: GroupView) -> Sequence[Reason]:
+    found = [part for part in view.partitions if part.damage]
+    return _reasons(
+        Code.DAMAGED, Level.ERROR, found,
+        lambda count: f"the log of {count} is damaged, so what waits there is not known: "
+        f"{found[0].damage}",
+        "run talos log verify on the server's data; restore what is damaged from a backup",
+    )  # fmt: skip
+
+
 def _unreachable(view: GroupView) -> Sequence[Reason]:
     lost = [part for part in view.partitions if part.unreachable]
     return _reasons(
@@ -161,10 +177,11 @@ def _unreachable(view: GroupView) -> Sequence[Reason]:
     )  # fmt: skip
 
 
-def _workers(view: GroupView, lag: int) -> Sequence[Reason]:
+def _workers(view: GroupView, known: Sequence[PartitionView]) -> Sequence[Reason]:
     if view.workers:
         return ()
-    behind = [part for part in view.partitions if not part.unreachable and part.lag]
+    behind = [part for part in known if part.lag]
+    lag = sum(part.lag for part in behind)
     if not behind:
         return [
             Reason(code=Code.NO_WORKERS, level=Level.INFO, text="nobody reads with this group now")

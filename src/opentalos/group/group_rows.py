@@ -54,6 +54,18 @@ class GroupRows:
         start, stop = topic_range(topic_uuid)
         return await self._rows.scan(TABLE, start, stop, limit=SCAN_ROWS_MAX)
 
+    async def read_to(self, topic_uuid: str) -> Mapping[int, int]:
+        """By partition, the first offset that no group of the topic has read."""
+        found: dict[int, int] = {}
+        start, stop = topic_range(topic_uuid)
+        async for page in self._pages(start, stop):
+            for row in page:
+                _, partition = parse_row_key(row.key)
+                if partition is not None:
+                    read = checkpoint_of(row.cells) + 1
+                    found[partition] = max(found.get(partition, 0), read)
+        return found
+
     async def of_partition(self, key: GroupKey, partition: int) -> tuple[Row | None, Row | None]:
         """A group's own row and that of one of its partitions."""
         keys = [group_row_key(key), partition_row_key(key, partition)]

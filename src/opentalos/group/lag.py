@@ -27,12 +27,15 @@ class Unread(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagSummary:
     """Lag in messages. ``most``: of one partition; ``behind``: partitions with lag; ``largest``:
-    those with the greatest lag, at most ``LARGEST_MAX``, the greatest first."""
+    those with the greatest lag, at most ``LARGEST_MAX``, the greatest first. ``damaged``: so many
+    further partitions are damaged, and their lag is not known; the figures are those of the rest.
+    """
 
     lag: int = 0
     most: int = 0
     behind: int = 0
     largest: Sequence[Unread] = ()
+    damaged: int = 0
 
 
 def offsets_of(known: Mapping[int, int], partitions: int, otherwise: int) -> Offsets:
@@ -63,12 +66,13 @@ def lags_of(starts: Offsets, nexts: Offsets, checkpoints: Offsets) -> Mapping[in
     return found
 
 
-def summary_of(lags: Mapping[int, Unread]) -> LagSummary:
-    """The sums of ``lags_of``."""
+def summary_of(lags: Mapping[int, Unread], damaged: int = 0) -> LagSummary:
+    """The sums of ``lags_of``. ``damaged``: partitions that are."""
     largest = nlargest(LARGEST_MAX, lags.values())
     return LagSummary(
         lag=sum(unread.lag for unread in lags.values()),
         most=largest[0].lag if largest else 0,
         behind=len(lags),
         largest=largest,
+        damaged=damaged,
     )

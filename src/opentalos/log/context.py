@@ -4,11 +4,11 @@
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from opentalos.log.counters import LogCounters, Traffic
+from opentalos.log.counters import DamagedPartition, LogCounters, Traffic
 from opentalos.log.journal.store import JournaledFiles
 from opentalos.log.manifest.store import ManifestStore
 from opentalos.log.partition.ownership_guard import OwnershipGuard
@@ -28,6 +28,20 @@ from opentalos.ports.key_ring import KeyRing
 
 SEGMENTS_OPEN_USUAL = 4_096  # where nobody measured what the process may have
 PENDING_DELETIONS_MAX = 100_000  # files; above it a partition's next owner deletes them
+
+
+async def _nothing_to_know() -> None:
+    """There is no journal."""
+
+
+async def _deleted(_: str) -> bool:
+    """There is no catalogue: a topic without a manifest was deleted."""
+    return True
+
+
+async def _read_by_nobody(_: PartitionKey) -> int:
+    """There are no groups."""
+    return 0
 
 
 @dataclass(slots=True, eq=False)
@@ -59,10 +73,17 @@ class LogContext:
     full: bool = False
     space_doubted: bool = False  # storage refused a write since the last measurement
     open_partitions: dict[Hashable, None] = field(default_factory=dict)
+    damaged: dict[Hashable, DamagedPartition] = field(default_factory=dict)  # those served here
     make_room: Callable[[], None] | None = None  # called above ``open_max``
     went_idle: Callable[[Any], None] | None = None  # called when an open partition has no work
     traffic: dict[str, dict[int, Traffic]] = field(default_factory=dict)  # by topic uuid
     keys: KeyRing | None = None  # None: this server can neither encrypt nor decrypt
+    # Returns once the journals were read that no manifest names. Raises: TalosError: not known.
+    journals_known: Callable[[], Awaitable[None]] = field(default=_nothing_to_know)
+    # Whether it is on record that a topic was deleted, by its uuid. Raises: TalosError: not known.
+    topic_deleted: Callable[[str], Awaitable[bool]] = field(default=_deleted)
+    # The first offset that no consumer group has read; 0: none is known. Raises: TalosError.
+    read_by_groups: Callable[[PartitionKey], Awaitable[int]] = field(default=_read_by_nobody)
 
     @property
     def segment_version(self) -> int:
@@ -147,6 +168,23 @@ class LogContext:
             self.pending_deletions[path] = min(due_s, self.pending_deletions.get(path, due_s))
 
 
+def know_positions_by(
+    context: LogContext, read_by_groups: Callable[[PartitionKey], Awaitable[int]]
+) -> None:
+    """Compare the end of a log with the positions of its groups, from the start on."""
+    context.read_by_groups = read_by_groups
+
+
+def know_deletions_by(context: LogContext, topic_deleted: Callable[[str], Awaitable[bool]]) -> None:
+    """Keep what journals have of topics that are gone and were not deleted."""
+    context.topic_deleted = topic_deleted
+
+
 def give_keys(context: LogContext, keys: KeyRing) -> None:
     """Encrypt and decrypt blocks with these keys, from the start on."""
     context.keys = keys
+
+
+def know_journals_by(context: LogContext, known: Callable[[], Awaitable[None]]) -> None:
+    """Openings call ``known`` before they judge what no manifest names."""
+    context.journals_known = known

@@ -1,9 +1,13 @@
 """Counters of the log for metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from opentalos.model.histogram import COMMIT_S, GROUP_BLOCKS, Histogram
+from opentalos.model.message import PartitionKey
+
+REASON_CHARACTERS = 200  # of an error that figures show
 
 
 @dataclass(slots=True)
@@ -27,6 +31,18 @@ class Traffic:
         self.gets += other.gets
         self.messages_out += other.messages_out
         self.bytes_out += other.bytes_out
+
+
+class DamagedPartition(NamedTuple):
+    """A partition that refuses puts, since damage was found."""
+
+    key: PartitionKey
+    reason: str
+
+    @classmethod
+    def of(cls, key: PartitionKey, error: Exception) -> "DamagedPartition":
+        """With the beginning of the error's text."""
+        return cls(key, str(error)[:REASON_CHARACTERS])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +69,8 @@ class LogFigures:
     lanes: int
     lanes_stalled: int  # of them, each kept by one slow commit
     damaged_segments: int  # that the scrub found
+    damaged_partitions: int  # that refuse puts, since an opening found damage
+    damaged: Sequence[DamagedPartition]  # the first of them
     space_left_bytes: int  # of the storage
     full: bool  # puts are refused for want of space
     cache_bytes: int
@@ -82,6 +100,7 @@ class JournalCounters:
     given_up: int = 0  # journals, after an error or a fence
     write_outs: int = 0  # of segments, behind the journal
     recoveries: int = 0  # of journals
+    tails_cut: int = 0  # incomplete last frames that crashes left, and frames behind lost ones
     unused_recovered: int = 0  # partitions that nobody used, so that their former journal can end
     unused_failures: int = 0  # attempts at it that failed
     frame_groups: Histogram = field(default_factory=lambda: Histogram(GROUP_BLOCKS))
@@ -113,6 +132,7 @@ class LogCounters:
     truncated: int = 0  # flushed logs found shorter after a power loss
     end_marks: int = 0
     tails_cut: int = 0  # incomplete last groups that crashes left; none provably acknowledged
+    set_aside: int = 0  # files that no manifest named, with messages that nothing proves
     scrubbed_bytes: int = 0  # read to verify them, see log/maintenance/scrub.py
     scrubbed_segments: int = 0
     scrub_passes: int = 0

@@ -8,15 +8,28 @@ whose last step has not ended.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
-from opentalos.log.context import LogContext, give_keys
+from opentalos.log.context import (
+    LogContext,
+    give_keys,
+    know_deletions_by,
+    know_journals_by,
+    know_positions_by,
+)
 from opentalos.log.counters import LogCounters, LogFigures, Traffic
 from opentalos.log.journal.journaled_file import JournaledFile, Sizes
+from opentalos.log.journal.laid_over import LaidOver
 from opentalos.log.journal.series import JournalSettings
-from opentalos.log.journal.store import JournaledFiles, journal_figures
+from opentalos.log.journal.store import (
+    JournaledFiles,
+    held_by_formers,
+    journal_figures,
+    of_formers,
+)
 from opentalos.log.journal.upkeep import JournalUpkeep
 from opentalos.log.maintenance.end_marks import EndMarks
 from opentalos.log.maintenance.rebuilt_indexes import RebuiltIndexes
@@ -24,7 +37,9 @@ from opentalos.log.maintenance.registered import Registered
 from opentalos.log.maintenance.scrub import Scrub
 from opentalos.log.maintenance.unrecovered import UnrecoveredPartitions
 from opentalos.log.maintenance.upkeep import Upkeep
+from opentalos.log.manifest.held_segments import HeldSegments
 from opentalos.log.manifest.store import ROOT, ManifestStore
+from opentalos.log.manifest.stored_topics import Journals, StoredTopics
 from opentalos.log.partition.decisions import is_outdated
 from opentalos.log.partition.jobs import (
     close_later,
@@ -45,6 +60,7 @@ from opentalos.log.results import TopicLogSettings
 from opentalos.log.scheduling.background import BackgroundTasks
 from opentalos.log.scheduling.concurrency import SharedCommits
 from opentalos.log.scheduling.lanes import CommitLanes
+from opentalos.log.segment.scan import Readable
 from opentalos.log.segment.view import ViewCache
 from opentalos.log.segment.writer import SEED_BYTES
 from opentalos.log.tail_cache import TailCache
@@ -57,7 +73,15 @@ from opentalos.ports.file_store import FileStore
 from opentalos.ports.key_ring import KeyRing
 from opentalos.ports.meta_store import MetaStore
 
-__all__ = ["LogStore", "TopicLogSettings", "metered_logs", "use_keys"]
+__all__ = [
+    "LogStore",
+    "TopicLogSettings",
+    "metered_logs",
+    "stored_topics",
+    "use_deletions",
+    "use_keys",
+    "use_positions",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +91,7 @@ JOURNAL_LANES = 64
 DIRECT_BYTES_MIN = 64 << 10  # see ``Sizes``
 WRITE_OUT_BYTES = 256 << 10
 LOADS_AT_ONCE = 64  # manifests, when all that are held are compared
+DAMAGED_SHOWN_MAX = 20  # partitions that figures name
 
 
 class LogStore:
@@ -130,7 +155,7 @@ class LogStore:
             cache=TailCache(limits.tail_cache_bytes_max),
             views=ViewCache(files, limits.index_interval_bytes),
             pending_deletions={},
-            went_idle=self._end_marks.went_idle if limits.end_mark_ms else None,
+            went_idle=self._end_marks.went_idle,
         )
         self._unrecovered = UnrecoveredPartitions(self._context, self._known_log)
         self._journal_care = JournalUpkeep(
@@ -139,8 +164,9 @@ class LogStore:
             registered,
             self._reopen_segment,
             self._roll_segment,
-            self._unrecovered.recover_soon,
+            HeldSegments(self._context, self._unrecovered.recover_soon),
         )
+        know_journals_by(self._context, self._journal_care.known)
         self.upkeep = Upkeep(self._context, self._partitions, self._former, self._topics)
         self.scrub = Scrub(self._context, self._partitions)
         rebuilt = RebuiltIndexes(self._context, self._partitions)
@@ -355,6 +381,8 @@ class LogStore:
             lanes=context.lanes.count(),
             lanes_stalled=context.lanes.stalled(),
             damaged_segments=len(self.scrub.damaged),
+            damaged_partitions=len(context.damaged),
+            damaged=tuple(islice(context.damaged.values(), DAMAGED_SHOWN_MAX)),
             space_left_bytes=context.space_left,
             full=context.full,
             cache_bytes=context.cache.bytes,
@@ -386,6 +414,34 @@ class LogStore:
 def use_keys(store: LogStore, keys: KeyRing) -> None:
     """Encrypt and decrypt blocks with these keys; before ``start``."""
     give_keys(store._context, keys)
+
+
+def use_positions(
+    store: LogStore, read_by_groups: Callable[[PartitionKey], Awaitable[int]]
+) -> None:
+    """A log ends nowhere before what its groups have read; before ``start``."""
+    know_positions_by(store._context, read_by_groups)
+
+
+def use_deletions(store: LogStore, topic_deleted: Callable[[str], Awaitable[bool]]) -> None:
+    """What journals have of a topic without a manifest is kept, unless it was deleted; before
+    ``start``."""
+    know_deletions_by(store._context, topic_deleted)
+
+
+def stored_topics(store: LogStore) -> StoredTopics:
+    """What is stored of topics, be they served here or not."""
+    context = store._context
+
+    async def held() -> Collection[str]:
+        await context.journals_known()
+        return held_by_formers(context.journaled)
+
+    async def whole(path: str) -> Readable:
+        extents = await of_formers(context.journaled, path)
+        return context.files if extents is None else LaidOver(context.files, extents, 0)
+
+    return StoredTopics(context.files, context.manifests.meta, Journals(held, whole))
 
 
 def metered_logs(store: LogStore) -> Iterator[PartitionLog]:

@@ -31,10 +31,14 @@ class TopicLogSettings:
 
 
 class ReadResult(NamedTuple):
-    """Contiguous durable blocks; the first contains the offset asked for. Empty at the end."""
+    """Contiguous durable blocks; the first contains the offset asked for. Empty at the end.
+
+    ``damage``: what follows ``range`` in the log cannot be read, and nobody knows how much it is.
+    """
 
     blocks: list[StoredBlock]
     range: OffsetRange
+    damage: TalosError | None = None
 
 
 class PartitionStats(NamedTuple):

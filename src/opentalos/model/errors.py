@@ -219,6 +219,10 @@ class CorruptLog(RequestError):
     """Not done: stored bytes fail their checksum; the text names partition, file and position."""
 
 
+# A partition that cannot be read to its end has one of these, until a restart at least.
+DAMAGE: Final = (CorruptLog, NewerFormat)
+
+
 # --- not done, temporary: a retry is safe -------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opentalos.adapters.peer_http import HttpPeers, open_http_peers
@@ -10,6 +10,7 @@ from opentalos.adapters.system_clock import SystemClock
 from opentalos.server.config import Config
 from opentalos.server.data_directory import DataDirectory, read_server_key
 from opentalos.server.identity import join_cluster
+from opentalos.server.measuring.descriptor_plan import descriptor_plan
 from opentalos.server.stores import Stores
 
 _INCARNATION_BYTES = 8
@@ -45,10 +46,12 @@ async def become_member(
     fresh_id = clock.token(_CLUSTER_ID_BYTES).hex()
     cluster = await join_cluster(stores, config.storage, key_of, fresh_id)
     name = config.cluster.name or directory.server
+    connections = descriptor_plan(config).peer_connections
+    limits = replace(config.cluster, peer_connections_max=connections)
     return Member(
         name=name,
         incarnation=clock.token(_INCARNATION_BYTES).hex(),
         cluster=cluster.id,
         key=cluster.key,
-        peers=open_http_peers(config.cluster, cluster.key, name, tls),
+        peers=open_http_peers(limits, cluster.key, name, tls),
     )

@@ -1,4 +1,4 @@
-"""The data directory: its lock, format version, keys, and ``server.json``.
+"""The data directory: its lock, format version, keys, ``server.json`` and ``run.json``.
 
 One server at a time uses it; the local file store relies on that (promise I2).
 """
@@ -15,12 +15,14 @@ from opentalos.adapters.durable_files import make_directories, replace_file, syn
 from opentalos.adapters.private_files import DIR_MODE, FILE_MODE, make_private
 from opentalos.model.errors import ConfigError, NewerFormat
 from opentalos.ports.clock import Clock
+from opentalos.wire.record_crc import checked, with_crc
 
 FORMAT_VERSION = 1
 SERVER_KEY_FILE = "server.key"
 ROOT_KEY_FILE = "root.key"
 SERVER_KEY_BYTES = 32  # AES-256
 SEALED_FILE = "principals.sealed"
+RUN_FILE = "run.json"
 _SECRET_BYTES = 30  # 40 characters of base64
 _KEY_ID_BYTES = 8
 _SERVER_ID_BYTES = 6
@@ -33,6 +35,7 @@ _OURS = (
     "measuring",
     "principals.sealed",
     "root.key",
+    "run.json",
     "server.json",
     "server.key",
 )
@@ -199,6 +202,24 @@ def parse_key(text: str, what: str) -> tuple[str, str]:
     if not colon or not key_id or not secret or "#" in key_id or not text.isprintable():
         raise ConfigError(f"{what} must be ID:SECRET, where the ID has neither # nor :")
     return key_id, secret
+
+
+def read_run(data: Path) -> int | None:
+    """The number in ``run.json``; None: there is no such file. Raises: ConfigError."""
+    path = data / RUN_FILE
+    try:
+        return int(json.loads(checked(path.read_bytes()))["run"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"cannot read {path}: {error}; delete it if the databases beside it are of one time"
+        ) from error
+
+
+def write_run(data: Path, number: int) -> None:
+    """Store the number of a run. Raises: ConfigError."""
+    write_atomically(data / RUN_FILE, with_crc(json.dumps({"run": number}).encode()))
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -43,7 +43,6 @@ from opentalos.server.measuring.capacity import (
     journal_files_open_max,
     memory_bytes,
     moves_at_once,
-    raise_open_files,
     segments_open_max,
 )
 from opentalos.server.measuring.collector import CalmCollector, freeze_start
@@ -54,6 +53,7 @@ from opentalos.server.measuring.measuring import Measured, Measuring
 from opentalos.server.measuring.request_spans import RequestSpans
 from opentalos.server.ports.gateways import Gateways, Port, open_gateways
 from opentalos.server.ports.kafka import KafkaServer, announced
+from opentalos.server.ports.listening import make_ports
 from opentalos.server.ports.tls import ServerTls
 from opentalos.server.root import RootKey, ensure_root
 from opentalos.server.stores import Stores, open_stores
@@ -156,7 +156,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
     """
     async with contextlib.AsyncExitStack() as undo:
         tls, watch, readiness = ServerTls(config.tls), LoopWatch(), Readiness()
-        http, kafka = HttpServer(config.http), KafkaServer(config.kafka)
+        http, kafka = make_ports(config)
         undo.push_async_callback(http.drain, 0.0)
         undo.push_async_callback(kafka.drain, 0.0)
         place = None
@@ -248,6 +248,7 @@ def _port(
         tls=tls,
         watch=watch,
         files_short=stores.files_short,
+        descriptors=DescriptorWatch(stores.descriptors_lacked),
     )
 
 
@@ -435,7 +436,6 @@ async def serve(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    raise_open_files()
     server = await _opened(open_with_retries(config, directory, root_key), stop)
     if server is None:
         return

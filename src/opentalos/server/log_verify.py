@@ -1,21 +1,37 @@
-"""Opens the storage of a stopped server or cluster for ``talos log verify``."""
+"""Opens the storage of a stopped server or cluster, for the commands of ``talos log``."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 from opentalos.adapters.system_clock import SystemClock
-from opentalos.broker.admin.log_verify import Line, VerifySummary, verify_logs
+from opentalos.broker.admin.stored.log_repair import Repaired, repair_log
+from opentalos.broker.admin.stored.log_verify import Line, VerifySummary, verify_logs
+from opentalos.broker.admin.stored.topic_adoption import Adopted, Adoption, adopt_topic
 from opentalos.broker.cluster.records import SERVERS
 from opentalos.model.errors import ConfigError
+from opentalos.ports.file_store import FileStore
+from opentalos.ports.meta_store import MetaStore
 from opentalos.server.config import Config
 from opentalos.server.data_directory import DataDirectory
 from opentalos.server.stores import open_files, open_meta
 
-__all__ = ["Line", "VerifySummary", "verify_data_directory"]
+__all__ = [
+    "Adopted",
+    "Adoption",
+    "Line",
+    "Repaired",
+    "VerifySummary",
+    "adopt_stored_topic",
+    "on_stopped_storage",
+    "repair_stored_log",
+    "verify_data_directory",
+]
 
 Report = Callable[[Line], None]
+T = TypeVar("T")
 
 
 def verify_data_directory(
@@ -31,26 +47,64 @@ def verify_data_directory(
 
     Raises: ConfigError: no data, or a running server uses it; NewerFormat.
     """
+    return on_stopped_storage(
+        config,
+        "verify",
+        lambda files, meta: verify_logs(files, meta, report, progress, repair=repair),
+    )
+
+
+def adopt_stored_topic(config: Config, wanted: Adoption) -> Adopted:
+    """Give a stored topic that the catalogue does not know a record again.
+
+    Raises: ConfigError: no data, or a running server uses it; and as ``adopt_topic``.
+    """
+    now_ms = SystemClock().wall_ms()
+    return on_stopped_storage(
+        config,
+        "adopt a topic",
+        lambda files, meta: adopt_topic(files, meta, wanted, config.topic, now_ms),
+    )
+
+
+def repair_stored_log(
+    config: Config, wanted: str, *, accept_loss: bool, store: bool
+) -> list[Repaired]:
+    """Rebuild manifests of partitions from their files; ``store``: write them.
+
+    Raises: ConfigError: no data, or a running server uses it; and as ``repair_log``.
+    """
+    return on_stopped_storage(
+        config,
+        "repair a log",
+        lambda files, meta: repair_log(files, meta, wanted, accept_loss=accept_loss, store=store),
+    )
+
+
+def on_stopped_storage(
+    config: Config, what: str, work: Callable[[FileStore, MetaStore], Awaitable[T]]
+) -> T:
+    """Do ``work`` on the stores of ``config``, which no server may use meanwhile.
+
+    Args: what: the work, for the text of an error: "cannot WHAT: servers run".
+
+    Raises: ConfigError: no data, or a running server uses it; NewerFormat; and as ``work``.
+    """
     path = Path(config.server.data).absolute()
     if config.storage.clustered:
-        return asyncio.run(_verify(config, path, report, progress, repair=repair))
+        return asyncio.run(_with_stores(config, path, what, work))
     if not (path / "format.json").exists():
         raise ConfigError(f"{path} is not the data directory of a server")
     directory = DataDirectory(path, SystemClock())
     try:
-        return asyncio.run(_verify(config, path, report, progress, repair=repair))
+        return asyncio.run(_with_stores(config, path, what, work))
     finally:
         directory.close()
 
 
-async def _verify(
-    config: Config,
-    data: Path,
-    report: Report,
-    progress: Callable[[int, int], None],
-    *,
-    repair: bool,
-) -> VerifySummary:
+async def _with_stores(
+    config: Config, data: Path, what: str, work: Callable[[FileStore, MetaStore], Awaitable[T]]
+) -> T:
     async with contextlib.AsyncExitStack() as undo:
         files = await open_files(config, data)
         undo.push_async_callback(files.close)
@@ -59,6 +113,6 @@ async def _verify(
         running = await meta.children(SERVERS)
         if running:
             raise ConfigError(
-                f"cannot verify: servers run on this storage: {', '.join(running)}; stop them first"
+                f"cannot {what}: servers run on this storage: {', '.join(running)}; stop them first"
             )
-        return await verify_logs(files, meta, report, progress, repair=repair)
+        return await work(files, meta)

@@ -18,7 +18,8 @@ from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 from opentalos.ports.row_store import RowStore
 from opentalos.server.config import Config
-from opentalos.server.measuring.capacity import append_files_max, raise_open_files
+from opentalos.server.measuring.descriptor_plan import descriptor_plan
+from opentalos.server.run_numbers import Numbered, RunNumbers
 
 LOG_FOLDER = "log"  # in the data directory, like the two files
 META_FILE = "meta.sqlite"
@@ -58,6 +59,7 @@ class Stores:
     meta: MetaStore
     rows: RowStore
     offload: IoThreads = field(default_factory=_offload_threads)
+    runs: RunNumbers | None = None
 
     @property
     def native_commits(self) -> bool:
@@ -68,10 +70,16 @@ class Stores:
         """Open files with fewer replicas than configured; a disk has none."""
         return self.files.files_short if isinstance(self.files, Replicated) else 0
 
+    def descriptors_lacked(self) -> int:
+        """Calls that found no free descriptor."""
+        return self.files.lacked if isinstance(self.files, LocalFileStore) else 0
+
     async def close(self) -> None:
         """Close all; the meta store last, since its session is this server's membership."""
         await self.offload.close(deadline_s=_OFFLOAD_CLOSE_S)
         await self.files.close()
+        if self.runs is not None:
+            await self.runs.end()
         await self.rows.close()
         await self.meta.close()
 
@@ -79,7 +87,8 @@ class Stores:
 async def open_stores(config: Config, data: Path) -> Stores:
     """Open what the configuration names.
 
-    Raises: ConfigError: a store cannot be used, or was not reached within ``open_timeout_s``.
+    Raises: ConfigError: a store cannot be used, or was not reached within ``open_timeout_s``;
+    CorruptLog: a database is damaged, or older than the other.
     """
     storage = config.storage
     patience_s = storage.open_timeout_s if storage.clustered else 0.0  # for each store
@@ -89,8 +98,26 @@ async def open_stores(config: Config, data: Path) -> Stores:
         meta = await _Wait(storage.meta, patience_s).reached(lambda: open_meta(config, data))
         undo.push_async_callback(meta.close)
         rows = await _Wait(storage.rows, patience_s).reached(lambda: open_rows(config, data))
+        undo.push_async_callback(rows.close)
+        runs = RunNumbers(data, numbered(config, rows, meta))
+        await runs.begin()
         undo.pop_all()
-        return Stores(files, meta, rows)
+        return Stores(files, meta, rows, runs=runs)
+
+
+def numbered(config: Config, rows: RowStore, meta: MetaStore) -> dict[str, Numbered]:
+    """The stores whose files have the number of a run, in the order in which it is written.
+
+    Several servers that share files have runs of their own.
+    """
+    if config.storage.clustered:
+        return {}
+    urls = ((config.storage.rows, ROWS_FILE, rows), (config.storage.meta, META_FILE, meta))
+    return {
+        str(local_path(url, Path(name))): store
+        for url, name, store in urls
+        if isinstance(store, Numbered)
+    }
 
 
 # Clients of a cluster's backends are imported only if configured: a single server needs neither
@@ -111,7 +138,7 @@ async def open_files(config: Config, data: Path) -> FileStore:
     store = await open_local_file_store(
         root,
         exclusive=own,
-        descriptors_max=append_files_max(raise_open_files(), config.http.connections_max),
+        descriptors=descriptor_plan(config).files,
         accelerator=config.storage.accelerator,
     )
     kind = "native" if store.native_commits else "Python"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tests.unit.catalog.support import CountingClock, MovableTime, PlainBox
@@ -17,7 +18,8 @@ from opentalos.adapters.memory import (
 from opentalos.broker.broker import Broker, BrokerConfig, open_broker
 from opentalos.broker.messaging.messages import PutTarget
 from opentalos.broker.values import NewTopic, Topic
-from opentalos.model.errors import TalosError
+from opentalos.log.partition.jobs import seal
+from opentalos.model.errors import CorruptLog, TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import MessageBlock
@@ -54,6 +56,13 @@ class World:
         error = await done
         if error is not None:
             raise error
+
+    async def damage(self, topic: Topic, partition: int) -> None:
+        """As if an opening had found that what follows the stored messages is damaged."""
+        log = self.broker.context.partition_log(topic, partition)
+        await log.offsets()
+        await log.writer.run(partial(seal, log.writer))
+        log.writer._opening_damaged(CorruptLog(f"partition {partition} is damaged"))
 
 
 async def started(storage: MemoryStorage, clock: CountingClock, config: BrokerConfig) -> Broker:

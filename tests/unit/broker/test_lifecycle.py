@@ -6,6 +6,7 @@ from tests.unit.catalog.support import ALICE
 
 from opentalos.adapters.memory import MemoryMetaStore
 from opentalos.model.errors import NewerFormat
+from opentalos.wire.record_crc import CRC_BYTES, with_crc
 
 
 async def test_a_record_of_a_newer_version_stops_the_start_and_leaves_nothing_running() -> None:
@@ -14,7 +15,8 @@ async def test_a_record_of_a_newer_version_stops_the_start_and_leaves_nothing_ru
         meta = MemoryMetaStore(w.storage)
         record = await meta.get("topics/alice/t")
         assert record is not None
-        newer = record.value.replace(b'"version":1', b'"version":7')
+        plain = record.value[: -CRC_BYTES - 1] + b"}"
+        newer = with_crc(plain.replace(b'"version":1', b'"version":7'))
         await w.broker.close()
         await meta.replace("topics/alice/t", newer, record.version)
         running = asyncio.all_tasks()

@@ -13,11 +13,15 @@ def broker(
     serving: bool = True,
     full: bool = False,
     damaged: int = 0,
+    refusing: int = 0,
     member: bool | None = None,
     doubt: str = "",
     refused: int = 0,
+    unknown: int = 0,
 ) -> Any:
-    figures = SimpleNamespace(full=full, damaged_segments=damaged, clock_doubt=doubt)
+    figures = SimpleNamespace(
+        full=full, damaged_segments=damaged, damaged_partitions=refusing, clock_doubt=doubt
+    )
     log = SimpleNamespace(serving=serving, figures=figures)
     cluster = None
     if member is not None:
@@ -26,6 +30,7 @@ def broker(
     return SimpleNamespace(
         context=SimpleNamespace(log=log),
         membership=cluster,
+        unknown_topics=SimpleNamespace(found=[None] * unknown),
         catalogs=SimpleNamespace(principals=SimpleNamespace(seal=seal)),
     )
 
@@ -61,6 +66,22 @@ def test_damage_that_the_scrub_found_is_a_warning() -> None:
     assert readiness.warnings()[0].startswith("2 segments are damaged")
 
 
+def test_stored_topics_that_the_catalogue_does_not_know_are_a_warning() -> None:
+    readiness = ready(broker(unknown=2))
+    assert not readiness.reasons()
+    (text,) = readiness.warnings()
+    assert text.startswith("stored topics that the catalogue does not know")
+    assert ": 2 (the log names them" in text
+
+
+def test_partitions_that_refuse_puts_since_they_are_damaged_are_a_warning() -> None:
+    readiness = ready(broker(refusing=2))
+    assert not readiness.reasons()
+    (text,) = readiness.warnings()
+    assert text.startswith("partitions that refuse puts")
+    assert ": 2 (GET /rest/v1/health" in text
+
+
 def test_principals_whose_records_are_ignored_are_a_warning() -> None:
     readiness = ready(broker(refused=2))
     assert not readiness.reasons()
@@ -86,3 +107,11 @@ def test_a_clock_in_doubt_is_a_warning() -> None:
     assert text == (
         "nothing is deleted by age: the wall clock is 8.0 d ahead of the cluster's clock"
     )
+
+
+def test_a_lack_of_descriptors_is_a_warning_that_says_what_to_raise() -> None:
+    readiness = ready(broker())
+    readiness.descriptors_lacking = lambda: True
+    assert not readiness.reasons()
+    (warning,) = readiness.warnings()
+    assert "ulimit -n" in warning

@@ -36,9 +36,11 @@ class Strict(HTMLParser):
         assert self.open.pop() == tag
 
 
-def topic(name: str, *, lags: dict[str, int] | None, rate: Rate | None = None) -> TopicOverview:
+def topic(
+    name: str, *, lags: dict[str, int | None] | None, rate: Rate | None = None, damaged: int = 0
+) -> TopicOverview:
     found: Any = SimpleNamespace(name=name, owner=EVIL, partitions=2)
-    return TopicOverview(found, Amounts(3_000, 4_096, 3_000, 4_096), rate, lags)
+    return TopicOverview(found, Amounts(3_000, 4_096, 3_000, 4_096, damaged), rate, lags)
 
 
 def cluster(name: str) -> ClusterStatus:
@@ -85,6 +87,12 @@ def test_unknown_figures_are_not_shown_as_zero() -> None:
     page = render("s1", "root", [topic("t", lags=None)], 0, cluster("s1"))
     assert "unavailable now" in checked(page)
     assert "1 partitions have no server" in page
+
+
+def test_amounts_and_lags_of_a_damaged_topic_are_not_shown_as_numbers() -> None:
+    page = checked(render("s1", "root", [topic("t", lags={"g": None}, damaged=1)], 0, None))
+    assert page.count(">damaged<") == 3
+    assert "3,000" not in page
 
 
 def test_tables_are_shown_with_their_streams() -> None:

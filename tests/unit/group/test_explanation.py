@@ -44,6 +44,18 @@ def test_a_group_that_processed_everything_is_caught_up() -> None:
     assert (found.state, found.lag, codes(found)) == (State.CAUGHT_UP, 0, [Code.CAUGHT_UP])
 
 
+def test_damage_is_named_first_and_makes_the_lag_unknown() -> None:
+    found = explained(part(), part(1, damage="its journal is rotten"), part(2, unreachable="down"))
+    first = found.reasons[0]
+    assert (first.code, first.level, list(first.partitions)) == (Code.DAMAGED, Level.ERROR, [1])
+    assert "its journal is rotten" in first.text
+    assert "talos log verify" in first.advice
+    assert (found.lag, found.state) == (None, State.PARTLY_STUCK)
+    alone = explained(part(damage="rotten"), workers=0)
+    assert (alone.lag, alone.state) == (None, State.STUCK)
+    assert Code.CAUGHT_UP not in codes(alone)
+
+
 def test_a_group_without_workers_says_how_much_waits() -> None:
     found = explained(part(worker=""), part(1, worker="", checkpoint=9), workers=0)
     reason = only(found)

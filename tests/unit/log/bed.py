@@ -10,7 +10,7 @@ from opentalos.log.log_store import LogStore
 from opentalos.log.manifest.store import ROOT
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.results import TopicLogSettings
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import CorruptLog, TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import Durability, MessageBlock, ProducerStamp
 from opentalos.ports.file_store import FileStore
@@ -131,6 +131,19 @@ async def payloads(log: PartitionLog, offset: int = -1) -> list[bytes]:
         result = await log.read(offset, messages_max=1_000, bytes_max=1 << 20)
         if not result.blocks:
             return found
+        found += [bytes(item.payload) for item in result.blocks]
+        offset = result.blocks[-1].next_offset
+
+
+async def proven_payloads(log: PartitionLog) -> list[bytes]:
+    """Payloads of a damaged log from its start on; what follows them is the damage, not its end."""
+    found, offset = list[bytes](), -1
+    while True:
+        try:
+            result = await log.read(offset, messages_max=1_000, bytes_max=1 << 20)
+        except CorruptLog:
+            return found
+        assert result.blocks, "a damaged log looks as if it ended"
         found += [bytes(item.payload) for item in result.blocks]
         offset = result.blocks[-1].next_offset
 

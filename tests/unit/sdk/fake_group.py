@@ -11,12 +11,12 @@ from typing import Any
 from tests.unit.sdk.fake_servers import S1, FakeServers, client_of
 
 from opentalos.group.members import mark_of
-from opentalos.model.errors import OffsetOutOfRange, TalosError, TopicNotExist
+from opentalos.model.errors import CorruptLog, OffsetOutOfRange, TalosError, TopicNotExist
 from opentalos.model.message import Compression
 from opentalos.sdk.aio.connection.client import Client
 from opentalos.sdk.core.blocks import encode_records
 from opentalos.sdk.core.values import Message
-from opentalos.wire._generated import consumer, message, topic
+from opentalos.wire._generated import common, consumer, message, topic
 
 LEASE_S = 30.0
 DELAY_S = 0.01  # of every call
@@ -40,6 +40,7 @@ class FakeGroup:
     down: TalosError | None = None  # how every call fails
     gone: bool = False
     official: bool = False  # knows no field of OpenTalos
+    damaged: dict[int, bool] = field(default_factory=dict)  # behind the log; True: no start either
     heartbeat: bool = True
 
     def __post_init__(self) -> None:
@@ -193,6 +194,8 @@ class FakeGroup:
     def _get(self, request: message.GetMessageRequest) -> Any:
         partition, offset = request.topicAndPartition.partitionId, request.messageOffset
         self.fetched.append((partition, offset))
+        if partition in self.damaged and offset >= self.next(partition):
+            raise _damage(partition)
         if not self.start(partition) <= offset <= self.next(partition):
             raise OffsetOutOfRange(f"{offset} is out of range")
         blocks: list[message.MessageBlock] = []
@@ -209,12 +212,19 @@ class FakeGroup:
     def _offsets(self, request: message.GetPartitionsOffsetRequest) -> Any:
         wanted = [item.partitionId for item in request.topicAndPartitionList]
         return message.GetPartitionsOffsetResponse(
-            offsetInfoList=[
-                message.OffsetInfo(
-                    partitionId=item, startOffset=self.start(item), endOffset=self.next(item) - 1
-                )
-                for item in wanted
-            ]
+            offsetInfoList=[self._offset_info(item) for item in wanted]
+        )
+
+    def _offset_info(self, partition: int) -> message.OffsetInfo:
+        start = self.start(partition)
+        if partition not in self.damaged:
+            end = self.next(partition) - 1
+            return message.OffsetInfo(partitionId=partition, startOffset=start, endOffset=end)
+        return message.OffsetInfo(
+            partitionId=partition,
+            startOffset=None if self.damaged[partition] else start,
+            errorCode=common.ErrorCode.MESSAGE_INCOMPLETE,
+            errorMsg=str(_damage(partition)),
         )
 
     def _offsets_at(self, request: message.GetCheckpointRequest) -> Any:
@@ -226,6 +236,8 @@ class FakeGroup:
                 for item in self.logs.get(partition, [])
                 if (item.appendTimestamp or 0) >= time_ms
             ]
+            if not later and partition in self.damaged:
+                raise _damage(partition)
             found[partition] = min(later, default=self.next(partition))
         return message.GetCheckpointResponse(partitionsCheckPoint=found)
 
@@ -236,6 +248,10 @@ class FakeGroup:
             ),
             topicAttribute=topic.TopicAttribute(partitionNumber=self.partitions),
         )
+
+
+def _damage(partition: int) -> CorruptLog:
+    return CorruptLog(f"partition {partition} is damaged")
 
 
 def _now_s() -> float:

@@ -24,6 +24,7 @@ from opentalos.wire.thrift import (
 )
 from opentalos.wire.thrift.block_extras import Extras, encode_extras
 from opentalos.wire.thrift.hot import (
+    UNKNOWN,
     HotGet,
     HotPut,
     decode_get,
@@ -272,7 +273,7 @@ EXTRAS = [Extras(), Extras([1, 2, 3], None, None), Extras(None, "blue", 7), Extr
         ),
         max_size=20,
     ),
-    unhandled=st.integers(0, 2**62),
+    unhandled=st.just(UNKNOWN) | st.integers(0, 2**62),
     sequence_id=NAMES,
     seqid=st.sampled_from([0, 1, 300, -1]),
 )

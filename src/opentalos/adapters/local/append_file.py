@@ -4,14 +4,19 @@ import asyncio
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 from opentalos.adapters.io_crew import Crew, ThreadCrew
 from opentalos.adapters.io_threads import HANG_S, IoThreads
-from opentalos.adapters.local.descriptors import DescriptorBudget, FileIdentity
+from opentalos.adapters.local.descriptors import (
+    NO_DESCRIPTOR,
+    DescriptorBudget,
+    FileIdentity,
+    lacks_descriptor,
+)
 from opentalos.adapters.local.disk import (
     check_not_fenced,
     commit_at,
@@ -33,6 +38,10 @@ COMMIT_THREADS_MAX = 512
 # again each time would keep the loop for 2 ms, on a busy machine for 20 ms.
 HANGING_LINGER_S = 15.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class _NoDescriptor(WriterDead):
+    """A resting file could not be opened again for want of a descriptor; nothing was done."""
 
 
 class LocalAppendFile:
@@ -96,7 +105,9 @@ class LocalAppendFile:
         synced = self._synced if durability is None else durability is Durability.SYNCED
         synced = synced or not self._length
         native, whole = self._threads.native, synced and self._unsynced
-        if native is None or self._resting is not None or whole:
+        if self._resting is not None:
+            length = await self._run_again(self._write, chunks, synced)
+        elif native is None or whole:
             length = await self._run(self._threads.python, self._write, chunks, synced)
         else:
             commit = (self._name, self._fd, chunks, self._length, synced, self._path)
@@ -108,7 +119,10 @@ class LocalAppendFile:
         """Make the file immutable, all of it durable; see the port."""
         if self._closed and self._dead is None:
             return self._length
-        length = await self._run(self._threads.python, self._finish)
+        if self._resting is None:
+            length = await self._run(self._threads.python, self._finish)
+        else:
+            length = await self._run_again(self._finish)
         self._closed = True
         self._release()
         return length
@@ -122,9 +136,9 @@ class LocalAppendFile:
         elif self._call is None:
             self._release()
 
-    def rest(self) -> int:
+    def rest(self, below: int) -> int:
         """See the budget: an idle file is opened again at its next call."""
-        if self._call is not None or self._used or self._fd < 0:
+        if self._call is not None or self._used or not 0 <= self._fd < below:
             self._used = False
             return -1
         self._resting = identity_of(self._fd)
@@ -152,6 +166,26 @@ class LocalAppendFile:
         self._dead = None
         self._length = length
         return length
+
+    async def _run_again(self, work: Callable[..., int], *args: object) -> int:
+        """``_run`` for a resting file: if no descriptor is free, idle files give theirs back."""
+        attempt = 0
+        while True:
+            if self._dead is None and not self._closed:
+                self._budget.opened(self)  # before it is, so that another one rests first
+            try:
+                return await self._run(self._threads.python, work, *args)
+            except _NoDescriptor:
+                again = False
+                try:
+                    again = await self._threads.make_room(attempt)
+                finally:
+                    if not again:
+                        self._release()
+                if not again:
+                    raise
+            self._dead = None
+            attempt += 1
 
     def _write(self, chunks: Sequence[bytes | memoryview], synced: bool) -> int:
         """On an I/O thread."""
@@ -201,17 +235,24 @@ class LocalAppendFile:
         if error is None and not call.done():
             call.set_result(length)
             return
-        if isinstance(error, OSError):
-            self._threads.failed.add(self._name)
         dead = self._translated(error) if error else WriterDead(f"{self._name}: interrupted")
+        lacking = isinstance(dead, _NoDescriptor)
+        if isinstance(error, OSError) and not lacking:
+            self._threads.failed.add(self._name)
         self._dead = to_keep(dead)
         if not call.done():
             call.set_exception(dead)
+            if lacking:
+                return  # ``_run_again`` decides
         self._release()
 
     def _translated(self, error: BaseException) -> TalosError:
         if isinstance(error, TalosError):
             return error
+        if self._fd < 0 and lacks_descriptor(error):
+            lacking = _NoDescriptor(f"{self._name}: {NO_DESCRIPTOR}")
+            lacking.__cause__ = error
+            return lacking
         full = isinstance(error, OSError) and error.errno in _FULL
         translated = (StorageFull if full else WriterDead)(f"{self._name}: {error}")
         translated.__cause__ = error
@@ -267,12 +308,16 @@ class CommitThreads:
 
     ``faults`` are made by Python, so with them there are no native threads. A file's calls follow
     each other, whatever they run on, so their order is the same with both.
+
+    Args: make_room: whether a call that found no free descriptor, for the n-th time, shall try
+    again now.
     """
 
     def __init__(
         self,
         threads: int,
         *,
+        make_room: Callable[[int], Awaitable[bool]],
         hanging_max: int,
         faults: LocalFaults | None,
         watch: FenceWatch | None = None,
@@ -282,6 +327,7 @@ class CommitThreads:
         self.native: Pools | None = None
         if native is not None and faults is None:
             self.native = Pools(threads, hanging_max, partial(NativeCrew, native), "native")
+        self.make_room = make_room
         self.faults = faults
         self.watch = watch  # None: another process may make fences
         self.failed: set[str] = set()  # files that a call failed on, until recovered or deleted
@@ -293,9 +339,9 @@ class CommitThreads:
     def close_descriptors(self, fds: list[int]) -> None:
         """Close all of them in one job."""
         try:
-            self.python.usual.submit(_close_all, (fds,), _ignore)
+            self.python.usual.submit(close_all, (fds,), _ignore)
         except TalosError:  # the threads have ended: this is the store's close
-            _close_all(fds)
+            close_all(fds)
 
     async def close(self, *, deadline_s: float) -> None:
         """End the threads after what was submitted."""
@@ -303,8 +349,13 @@ class CommitThreads:
         await asyncio.gather(*(each.close(deadline_s=deadline_s) for each in pools))
 
 
-def _close_all(fds: list[int]) -> None:
-    for fd in fds:
+def close_all(fds: list[int]) -> None:
+    """Close and remove all of them; each once, also if two threads were given the list."""
+    while fds:
+        try:
+            fd = fds.pop()
+        except IndexError:
+            return
         with contextlib.suppress(OSError):  # of a file that is synced, or dead
             os.close(fd)
 

@@ -56,15 +56,20 @@ class Directories:
                 raise AlreadyExists(f"{path} (a fence of that name)")
             try:
                 self.make(full.parent)
-                entry = NewEntry(full.parent)
-                fd = os.open(full, _CREATE_FLAGS, FILE_MODE)
-                break
+                with NewEntry(full.parent) as entry:
+                    fd = os.open(full.name, _CREATE_FLAGS, FILE_MODE, dir_fd=entry.fd)
+                    self._make_durable(full, path, fd, entry)
+                    return fd
             except FileExistsError as error:
                 raise AlreadyExists(path) from error
             except FileNotFoundError:  # a delete has just removed the empty directory
                 self._durable.clear()
                 if attempt == CREATE_ATTEMPTS_MAX - 1:
                     raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _make_durable(self, full: Path, path: str, fd: int, entry: NewEntry) -> None:
+        """The entry of a new file. Raises: OutcomeUnknown: an empty file may be there."""
         try:
             entry.sync()
             for parent in full.parents:  # if removed and recreated; no longer, with a file in it
@@ -76,7 +81,6 @@ class Directories:
             raise OutcomeUnknown(
                 f"{path}: created, but its directory entry may not be durable: {error}"
             ) from error
-        return fd
 
     def make(self, path: Path) -> None:
         """Make ``path`` and its parents below the root, their entries durable."""

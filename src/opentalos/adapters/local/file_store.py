@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -12,8 +13,18 @@ from weakref import WeakValueDictionary
 
 from opentalos.adapters.durable_files import make_directories
 from opentalos.adapters.io_threads import IoThreads
-from opentalos.adapters.local.append_file import CommitThreads, LocalAppendFile
-from opentalos.adapters.local.descriptors import APPEND_DESCRIPTORS_MAX, DescriptorBudget
+from opentalos.adapters.local.append_file import CommitThreads, LocalAppendFile, close_all
+from opentalos.adapters.local.descriptors import (
+    ATTEMPTS_MAX,
+    GIVEN_BACK,
+    NO_DESCRIPTOR,
+    PAUSE_S,
+    PLENTY,
+    DescriptorBudget,
+    FileDescriptors,
+    lacks_descriptor,
+    open_files_max,
+)
 from opentalos.adapters.local.directories import Directories
 from opentalos.adapters.local.disk import fence_length, recover_file
 from opentalos.adapters.local.faults import LocalFaults
@@ -37,7 +48,6 @@ T = TypeVar("T")
 # 6 fewer than 4; the file system merges the journal commits of concurrent syncs.
 COMMIT_THREADS = 4
 OTHER_THREADS = 2  # for reads, lists and directory changes, so that commits do not wait for them
-READERS_MAX = 128  # files kept open for reading, and reads at once; so at most twice as many open
 # What is in the page cache is read on the loop up to so much, a fraction of a millisecond.
 CACHED_READ_BYTES_MAX = 2 << 20
 NEVER = -1  # no count of a watch
@@ -80,8 +90,11 @@ class LocalFileStore:
     Blocking calls run on threads of the store; a disk that hangs under one file stops neither the
     loop nor another file. ``faults`` is for tests and benchmarks. ``exclusive``: the caller holds
     a lock that keeps every other process from the root, which saves system calls per commit.
-    ``descriptors_max``: files that are open for writing at once; the idle ones beyond it open again
-    at their next commit. ``accelerator``: "auto", "off" or "required".
+    ``accelerator``: "auto", "off" or "required".
+
+    ``descriptors`` bounds the open files: idle ones are closed and open again when they are used.
+    A call that finds no free descriptor all the same, since others take them, closes idle files and
+    is repeated; ``lacked`` counts that.
     """
 
     def __init__(
@@ -91,7 +104,7 @@ class LocalFileStore:
         io_threads: int = COMMIT_THREADS,
         faults: LocalFaults | None = None,
         exclusive: bool = False,
-        descriptors_max: int = APPEND_DESCRIPTORS_MAX,
+        descriptors: FileDescriptors = PLENTY,
         accelerator: str = AUTO,
     ) -> None:
         self._root = root.absolute()
@@ -99,20 +112,29 @@ class LocalFileStore:
         self._commits = CommitThreads(
             io_threads,
             hanging_max=HANGING_THREADS_MAX,
+            make_room=self._make_room,
             faults=faults,
             watch=self._watch,
             native=load_accelerator(accelerator),
         )
-        self._others = IoThreads("local-io", threads=OTHER_THREADS, unwanted=self._close_unwanted)
+        self._others = IoThreads(
+            "local-io",
+            threads=OTHER_THREADS,
+            threads_max=descriptors.calls_max,
+            unwanted=self._close_unwanted,
+        )
         self._directories = Directories(self._root, self._watch)
-        self._budget = DescriptorBudget(descriptors_max, self._commits.close_descriptors)
+        self._budget = DescriptorBudget(descriptors.append_max, self._commits.close_descriptors)
         # The newest append file of each folder, while anyone uses it. The log moves a partition
         # whose commit hangs to a fresh file, which most likely hangs too: such files start on the
         # threads for those, or 16 of them would keep the usual threads from every other partition.
         self._newest: WeakValueDictionary[str, LocalAppendFile] = WeakValueDictionary()
         self._readers: OrderedDict[str, Reader] = OrderedDict()
         self._read_cached = _load_reads(accelerator)
-        self._reading = asyncio.Semaphore(READERS_MAX)
+        self._readers_max = descriptors.readers_max
+        self._reading = asyncio.Semaphore(self._readers_max)
+        self._opening = 0  # readers
+        self.lacked = 0
         self._closed = False
 
     @property
@@ -162,8 +184,7 @@ class LocalFileStore:
         while True:
             reader = self._readers.get(path)
             if reader is None:
-                full = self._full(path)
-                reader = self._keep(path, await self._run(path, _open_reader, full, path))
+                reader = await self._open(path)
             self._readers.move_to_end(path)
             reader.users += 1
             try:
@@ -217,12 +238,41 @@ class LocalFileStore:
         """Run on a thread and translate the system's errors."""
         if self._closed:
             raise StoreUnavailable("the file store is closed")
+        attempt = 0
+        while True:
+            try:
+                return await self._others.run(work, *args, **no)
+            except (OSError, MemoryError) as error:
+                if lacks_descriptor(error) and await self._make_room(attempt):
+                    attempt += 1
+                    continue
+                if isinstance(error, OSError) and error.errno in _FULL:
+                    raise StorageFull(f"{name}: {error}") from error
+                if lacks_descriptor(error):
+                    raise StoreUnavailable(f"{name}: {NO_DESCRIPTOR}") from error
+                raise StoreUnavailable(f"{name}: {str(error) or 'out of memory'}") from error
+
+    async def _make_room(self, attempt: int) -> bool:
+        """Whether a call that found no free descriptor, for the n-th time, shall try again now.
+
+        Every call of the store that opens files can be repeated: none leaves something half made
+        that the next one would not complete.
+        """
+        self.lacked += 1
+        if self._closed or attempt >= ATTEMPTS_MAX:
+            return False
+        limit = open_files_max()  # it may be lower by now: above it, closing a file frees nothing
+        given = _taken_idle(self._readers, GIVEN_BACK, limit)
+        given = given or self._budget.rest(GIVEN_BACK, limit)
+        if not given:
+            await asyncio.sleep(PAUSE_S)
+            return True
         try:
-            return await self._others.run(work, *args, **no)
-        except (OSError, MemoryError) as error:
-            if isinstance(error, OSError) and error.errno in _FULL:
-                raise StorageFull(f"{name}: {error}") from error
-            raise StoreUnavailable(f"{name}: {str(error) or 'out of memory'}") from error
+            await self._others.run(close_all, given)
+        finally:
+            if given:  # the caller was cancelled, or there is no thread
+                self._commits.close_descriptors(given)
+        return True
 
     def _full(self, path: str) -> Path:
         return self._root / check_file_path(path)
@@ -260,14 +310,20 @@ class LocalFileStore:
 
     # --- readers, on the loop -----------------------------------------------------------------
 
-    def _keep(self, path: str, reader: Reader) -> Reader:
-        """Add a reader that was just opened, unless another read was quicker."""
-        present = self._readers.setdefault(path, reader)
-        if present is not reader:
-            self._commits.close_descriptor(reader.fd)
-        if len(self._readers) > READERS_MAX:
-            oldest_path, oldest = self._readers.popitem(last=False)
-            self._dismiss(oldest_path, oldest)
+    async def _open(self, path: str) -> Reader:
+        """A reader to keep. Idle ones give way before, so that there are never too many."""
+        self._opening += 1
+        surplus_count = len(self._readers) + self._opening - self._readers_max
+        surplus = _taken_idle(self._readers, surplus_count, sys.maxsize)
+        try:
+            opened = await self._run(path, _open_reader, self._full(path), path, surplus)
+        finally:
+            self._opening -= 1
+            if surplus:  # the call did not come so far
+                self._commits.close_descriptors(surplus)
+        present = self._readers.setdefault(path, opened)
+        if present is not opened:  # another read was quicker
+            self._commits.close_descriptor(opened.fd)
         return present
 
     def _dismiss(self, path: str, reader: Reader) -> None:
@@ -277,7 +333,22 @@ class LocalFileStore:
             self._commits.close_descriptor(fd)
 
 
-def _open_reader(full: Path, path: str) -> Reader:
+def _taken_idle(readers: dict[str, Reader], wanted: int, below: int) -> list[int]:
+    """Take out so many readers that nobody uses, or fewer: their descriptors, all below this
+    number, to be closed."""
+    given: list[int] = []
+    for path, reader in list(readers.items()) if wanted > 0 else ():
+        if len(given) == wanted:
+            break
+        if not reader.users and reader.fd < below:
+            del readers[path]
+            fd, reader.fd = reader.fd, -1
+            given.append(fd)
+    return given
+
+
+def _open_reader(full: Path, path: str, surplus: list[int]) -> Reader:
+    close_all(surplus)
     try:
         fd = os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -353,7 +424,7 @@ async def open_local_file_store(
     io_threads: int = COMMIT_THREADS,
     faults: LocalFaults | None = None,
     exclusive: bool = False,
-    descriptors_max: int = APPEND_DESCRIPTORS_MAX,
+    descriptors: FileDescriptors = PLENTY,
     accelerator: str = AUTO,
 ) -> LocalFileStore:
     """A store whose root exists.
@@ -365,7 +436,7 @@ async def open_local_file_store(
         io_threads=io_threads,
         faults=faults,
         exclusive=exclusive,
-        descriptors_max=descriptors_max,
+        descriptors=descriptors,
         accelerator=accelerator,
     )
     await store.space()

@@ -1,4 +1,9 @@
-"""MetaStore on one SQLite file: one server, one data directory."""
+"""MetaStore on one SQLite file: one server, one data directory.
+
+A record has a checksum of path, version and value. One whose checksum is wrong is refused by name;
+a wrong path, which might look like an absent record, is found when the file is opened: SQLite's
+check compares each path with that in an index.
+"""
 
 import asyncio
 import math
@@ -7,10 +12,18 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from opentalos.adapters.sqlite.database import Database, Schema
+from opentalos.adapters.sqlite.checksum import row_checksum
+from opentalos.adapters.sqlite.database import Database
+from opentalos.adapters.sqlite.database_file import Schema
 from opentalos.adapters.sqlite.session import SessionLock, forget, is_dead
+from opentalos.adapters.sqlite.write_ahead import RESTORE
 from opentalos.adapters.store_path import check_meta_path, check_meta_prefix, check_meta_value
-from opentalos.model.errors import AlreadyExists, StoreUnavailable, VersionConflict
+from opentalos.model.errors import (
+    AlreadyExists,
+    CorruptLog,
+    StoreUnavailable,
+    VersionConflict,
+)
 from opentalos.ports.meta_store import Record, Session
 
 T = TypeVar("T")
@@ -20,35 +33,65 @@ CLOSE_S = 2.0  # for calls under way at close
 POLL_S = 0.5  # while something is watched: changes by other processes, sessions that ended
 _TABLES = (
     """
-CREATE TABLE IF NOT EXISTS records (
+CREATE TABLE records (
     path TEXT PRIMARY KEY,
     value BLOB NOT NULL,
     version INTEGER NOT NULL,
-    session TEXT
+    session TEXT,
+    checksum INTEGER NOT NULL
 )
 """,
-    "CREATE INDEX IF NOT EXISTS records_of_sessions ON records (session) WHERE session IS NOT NULL",
+    "CREATE INDEX records_of_sessions ON records (session) WHERE session IS NOT NULL",
     """
 CREATE TABLE version_floor (
     id INTEGER PRIMARY KEY CHECK (id = 1),
-    version INTEGER NOT NULL  -- the largest version of any record that was removed
+    version INTEGER NOT NULL,  -- the largest version of any record that was removed
+    checksum INTEGER NOT NULL
 )
 """,
+)
+_FROM_FORMAT_1 = (
+    "CREATE INDEX IF NOT EXISTS records_of_sessions ON records (session) WHERE session IS NOT NULL",
+    "CREATE TABLE version_floor (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL)",
     "INSERT INTO version_floor VALUES (1, 0)",
 )
+_FROM_FORMAT_2 = (
+    "ALTER TABLE records ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0",
+    "UPDATE records SET checksum = record_sum(path, version, value)",
+    "ALTER TABLE version_floor ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0",
+    "UPDATE version_floor SET checksum = record_sum('', version, x'')",
+)
+
+
+def _record_sum(path: str, version: int, value: bytes) -> int:
+    """Of a record; of the version floor, with an empty path and value."""
+    return row_checksum(path.encode(), b"%d %b" % (version, value))
 
 
 def _make_tables(db: sqlite3.Connection) -> None:
-    """Also from format 1, which has no floor and may have no index."""
     for statement in _TABLES:
+        db.execute(statement)
+    db.execute("INSERT INTO version_floor VALUES (1, 0, ?)", (_record_sum("", 0, b""),))
+
+
+def _from_format_1(db: sqlite3.Connection) -> None:
+    """It has no floor and may have no index."""
+    for statement in _FROM_FORMAT_1:
+        db.execute(statement)
+
+
+def _from_format_2(db: sqlite3.Connection) -> None:
+    """It has no checksums. The way back: docs/operating/single-server.md."""
+    db.create_function("record_sum", 3, _record_sum)
+    for statement in _FROM_FORMAT_2:
         db.execute(statement)
 
 
 SCHEMA = Schema(
     application_id=0x544C4D31,  # "TLM1"
-    version=2,
+    version=3,
     make=_make_tables,
-    upgrades={1: _make_tables},
+    upgrades={1: _from_format_1, 2: _from_format_2},
 )
 
 
@@ -103,7 +146,7 @@ class SqliteMetaStore:
     async def get(self, path: str) -> Record | None:
         """The record or None; see the port."""
         check_meta_path(path)
-        return await self._database.run(lambda db: _select(db, path), write=False)
+        return await self._database.run(lambda db: self._select(db, path), write=False)
 
     async def create(self, path: str, value: bytes, *, ephemeral: bool = False) -> int:
         """Add a record; see the port."""
@@ -115,9 +158,10 @@ class SqliteMetaStore:
             if ephemeral:
                 self._session.hold()
             session = self._session.token if ephemeral else None
-            version = db.execute("SELECT version + 1 FROM version_floor").fetchone()[0]
+            version = self._floor(db) + 1
             inserted = db.execute(
-                "INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?)", (path, value, version, session)
+                "INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?, ?)",
+                (path, value, version, session, _record_sum(path, version, value)),
             )
             if inserted.rowcount != 1:
                 raise AlreadyExists(path)
@@ -132,12 +176,12 @@ class SqliteMetaStore:
 
         def work(db: sqlite3.Connection) -> list[Change]:
             updated = db.execute(
-                "UPDATE records SET value = ?, version = version + 1"
+                "UPDATE records SET value = ?, version = version + 1, checksum = ?"
                 " WHERE path = ? AND version = ?",
-                (value, path, expected),
+                (value, _record_sum(path, expected + 1, value), path, expected),
             )
             if updated.rowcount != 1:
-                raise _conflict(db, path, expected)
+                raise self._conflict(db, path, expected)
             return [(path, Record(value, expected + 1))]
 
         await self._write(work)
@@ -152,8 +196,12 @@ class SqliteMetaStore:
                 "DELETE FROM records WHERE path = ? AND version = ?", (path, expected)
             )
             if deleted.rowcount != 1:
-                raise _conflict(db, path, expected)
-            db.execute("UPDATE version_floor SET version = max(version, ?)", (expected,))
+                raise self._conflict(db, path, expected)
+            floor = max(self._floor(db), expected)
+            db.execute(
+                "UPDATE version_floor SET version = ?, checksum = ?",
+                (floor, _record_sum("", floor, b"")),
+            )
             return [(path, None)]
 
         await self._write(work)
@@ -193,6 +241,14 @@ class SqliteMetaStore:
     def session(self) -> Session:
         """A session lasts as long as this client: the kernel watches over its lock."""
         return Session(valid_until_s=math.inf, lost=self._closed, incarnation=1)
+
+    async def last_run(self) -> int:
+        """Number of the server's last run that used the file; 0: none noted it."""
+        return await self._database.last_run()
+
+    async def note_run(self, number: int) -> None:
+        """Say that this run uses the file; durable."""
+        await self._database.note_run(number)
 
     async def close(self) -> None:
         """End the session: its ephemeral records go, its watches end."""
@@ -236,11 +292,33 @@ class SqliteMetaStore:
 
         def work(db: sqlite3.Connection) -> dict[str, Record]:
             found = db.execute(
-                f"SELECT path, value, version FROM records WHERE {_RANGE}", _range(watcher.start)
+                f"SELECT path, {_COLUMNS} FROM records WHERE {_RANGE}",
+                _range(watcher.start),
             )
-            return {path: Record(value, version) for path, value, version in found}
+            return {path: self._checked(path, *row) for path, *row in found}
 
         self._database.submit(work, watcher.replace, write=False)
+
+    def _select(self, db: sqlite3.Connection, path: str) -> Record | None:
+        row = db.execute(f"SELECT {_COLUMNS} FROM records WHERE path = ?", (path,)).fetchone()
+        return self._checked(path, *row) if row else None
+
+    def _checked(self, path: str, value: bytes, version: object, checksum: int) -> Record:
+        """A record as it was read. Raises: CorruptLog."""
+        if not isinstance(version, int) or _record_sum(path, version, value) != checksum:
+            raise CorruptLog(f"record {path} in {self._path} is damaged; {RESTORE}")
+        return Record(value, version)
+
+    def _floor(self, db: sqlite3.Connection) -> int:
+        version, checksum = db.execute("SELECT version, checksum FROM version_floor").fetchone()
+        if not isinstance(version, int) or _record_sum("", version, b"") != checksum:
+            raise CorruptLog(f"the version floor in {self._path} is damaged; {RESTORE}")
+        return version
+
+    def _conflict(self, db: sqlite3.Connection, path: str, expected: int) -> VersionConflict:
+        record = self._select(db, path)
+        found = record.version if record else 0
+        return VersionConflict(f"record {path}: version {found}, expected {expected}")
 
     # --- other processes ----------------------------------------------------------------------
 
@@ -298,6 +376,8 @@ class SqliteMetaStore:
         self._session.release()
 
 
+# A flipped bit may make a text of a value, which Python would decode.
+_COLUMNS = "CAST(value AS BLOB), version, checksum"
 _RANGE = "path >= ? AND path < ?"
 
 
@@ -309,17 +389,6 @@ def _range(start: str) -> tuple[str, str]:
 def _below(prefix: str) -> str:
     folder = check_meta_prefix(prefix)
     return f"{folder}/" if folder else ""
-
-
-def _select(db: sqlite3.Connection, path: str) -> Record | None:
-    row = db.execute("SELECT value, version FROM records WHERE path = ?", (path,)).fetchone()
-    return Record(*row) if row else None
-
-
-def _conflict(db: sqlite3.Connection, path: str, expected: int) -> VersionConflict:
-    record = _select(db, path)
-    found = record.version if record else 0
-    return VersionConflict(f"record {path}: version {found}, expected {expected}")
 
 
 def _remove_session(db: sqlite3.Connection, token: str) -> list[Change]:
@@ -335,7 +404,10 @@ def _ignore(_result: object, _error: BaseException | None) -> None:
 async def open_sqlite_meta_store(
     path: Path, *, connection_class: type[sqlite3.Connection] = sqlite3.Connection
 ) -> SqliteMetaStore:
-    """A store whose file is open. Raises: NewerFormat, ConfigError, StoreUnavailable."""
+    """A store whose file is open.
+
+    Raises: NewerFormat, ConfigError, CorruptLog, StoreUnavailable.
+    """
     store = SqliteMetaStore(path, connection_class=connection_class)
     try:
         await store.open()

@@ -5,8 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 from opentalos.adapters.private_files import create_private
-from opentalos.adapters.sqlite.database import BUSY_TIMEOUT_MS
-from opentalos.model.errors import StoreUnavailable
+from opentalos.adapters.sqlite.database_file import BUSY_TIMEOUT_MS
+from opentalos.adapters.sqlite.write_ahead import RESTORE, check_log
+from opentalos.model.errors import CorruptLog, StoreUnavailable
 
 _MS_PER_S = 1_000
 
@@ -16,10 +17,12 @@ def copy_database(source: Path, target: Path) -> None:
 
     Does not block writers: the copy reads one snapshot of the write-ahead log.
 
-    Raises: StoreUnavailable: not done; the text has the reason.
+    Raises: CorruptLog: ``source`` or its log is damaged; StoreUnavailable: the text has the reason.
+    Not done.
     """
     timeout_s = BUSY_TIMEOUT_MS / _MS_PER_S
     try:
+        check_log(source)  # the connection below may be the last, which deletes the log
         create_private(target)
         with (
             closing(
@@ -28,6 +31,9 @@ def copy_database(source: Path, target: Path) -> None:
             closing(sqlite3.connect(target, timeout=timeout_s)) as copy,
         ):
             original.backup(copy)
+            (found,) = copy.execute("PRAGMA integrity_check(1)").fetchone()
+            if found != "ok":
+                raise CorruptLog(f"{source} is damaged: {found}; {RESTORE}")
             copy.execute("PRAGMA journal_mode = DELETE")  # one file, with no log beside it
     except (sqlite3.Error, OSError) as error:
         raise StoreUnavailable(f"cannot copy {source}: {error}") from error

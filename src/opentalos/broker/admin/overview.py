@@ -13,7 +13,7 @@ from opentalos.broker.values import Topic
 from opentalos.catalog.access.authorize import permissions_of
 from opentalos.catalog.topics.topics import of_tenants, topic_by_uuid
 from opentalos.group.lag import LagSummary
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import DAMAGE, TalosError
 from opentalos.model.identity import Permission, Principal
 
 TOPICS_MAX = 200  # with amounts and lags in one overview
@@ -26,12 +26,14 @@ RATE_S = 60.0  # and at most, if it was requested often enough
 
 
 class Amounts(NamedTuple):
-    """Of a whole topic. ``total_bytes``: None: not read, because it has many partitions."""
+    """Of a whole topic. ``total_bytes``: None: not read, because it has many partitions.
+    ``damaged``: of so many partitions the amounts are not known, and not included."""
 
     messages: int  # retained
     bytes_count: int  # retained
     total_messages: int  # ever
     total_bytes: int | None  # ever
+    damaged: int = 0
 
 
 class _Sample(NamedTuple):
@@ -48,12 +50,12 @@ class Rate(NamedTuple):
 
 class TopicOverview(NamedTuple):
     """A topic with its amounts. ``rate``: None at the first request; ``lags``: messages by
-    group, None if they cannot be read now."""
+    group, None if they cannot be read now; of one group None if a partition is damaged."""
 
     topic: Topic
     amounts: Amounts
     rate: Rate | None
-    lags: Mapping[str, int] | None
+    lags: Mapping[str, int | None] | None
 
 
 class OverviewService:
@@ -119,7 +121,7 @@ class OverviewService:
                 topic,
                 of_topic,
                 self._rate(topic.uuid, of_topic, now_s),
-                None if groups is None else {group: groups[group].lag for group in groups},
+                None if groups is None else _lags_of(groups),
             )
             for topic, of_topic, groups in zip(topics, amounts, lags, strict=True)
         ]
@@ -189,12 +191,13 @@ class OverviewService:
             sum(each.retained_bytes for each in known),
             sum(each.total_messages for each in known),
             sum(each.total_bytes for each in known),
+            sum(isinstance(fact, DAMAGE) for fact in read),
         )
 
     async def _wide_amounts(self, topic: Topic) -> Amounts:
         ends = await self._lag_figures.ends.read(topic)
-        total = sum(ends.nexts)
-        return Amounts(total - sum(ends.starts), self._context.spaces.used(topic), total, None)
+        total, used_bytes = sum(ends.nexts), self._context.spaces.used(topic)
+        return Amounts(total - sum(ends.starts), used_bytes, total, None, len(ends.damaged))
 
     def _rate(self, uuid: str, amounts: Amounts, now_s: float) -> Rate | None:
         latest = _Sample(now_s, amounts)
@@ -215,3 +218,7 @@ class OverviewService:
         if amounts.total_bytes is not None and older.total_bytes is not None:
             bytes_per_s = max(0, amounts.total_bytes - older.total_bytes) / passed_s
         return Rate((amounts.total_messages - older.total_messages) / passed_s, bytes_per_s)
+
+
+def _lags_of(groups: Mapping[str, LagSummary]) -> Mapping[str, int | None]:
+    return {name: None if group.damaged else group.lag for name, group in groups.items()}

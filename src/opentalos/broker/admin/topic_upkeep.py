@@ -9,7 +9,7 @@ from opentalos.broker.quota.metering import Metering
 from opentalos.catalog.topics.change import shrunk_topic
 from opentalos.catalog.topics.topic import Topic
 from opentalos.group.directory import GroupDirectory
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import DAMAGE, TalosError
 
 _LOG = logging.getLogger("opentalos.topics")
 UPKEEP_INTERVAL_S = 1.0
@@ -21,8 +21,9 @@ READ_S = 1.0  # a log that takes longer to answer is read again in the next pass
 class TopicUpkeep:
     """One loop per server; in a cluster only the leader's works.
 
-    A deletion is a tombstone, then fences and files, then the record. The server that was asked
-    for it completes it at once; a leader that does the same meanwhile is harmless.
+    A deletion is a tombstone, then fences and files, then the record of the deletion, which
+    outlives the topic's. The server that was asked for it completes it at once; a leader that does
+    the same meanwhile is harmless.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class TopicUpkeep:
                 await self._metering.before_removal(dead)
             await self._context.log.delete_topic(dead.uuid, dead.partitions_ever)
             await self._groups.delete_topic(dead.uuid)
-            await self._context.topics.remove(dead)
+            await self._context.topics.remove(dead, self._context.clock.wall_ms())
             self._context.spaces.forget(dead)
         except TalosError as error:
             _LOG.warning(
@@ -119,7 +120,10 @@ class TopicUpkeep:
         if since_s >= self._context.config.topic.shrink_force_s:
             return "forced"
         for partition in range(topic.partitions, topic.consumer_partitions):
-            offsets = (await self._logs.facts(topic, partition)).offsets
+            try:
+                offsets = (await self._logs.facts(topic, partition)).offsets
+            except DAMAGE:  # the alarm names the partition
+                return ""
             if offsets.start == offsets.next:
                 continue
             # Without any group no consumer has read the messages, so they stay until retention.

@@ -39,7 +39,8 @@ class AuditService:
         """Events from the position ``page`` on that happened at ``since_ms`` or later.
 
         Raises: PermissionDenied: a guest, an agent, or a key that may not describe;
-            NotOwner: another server has them; Unavailable.
+            NotOwner: another server has them; Unavailable; CorruptLog: what follows the events
+            that were read is damaged.
         """
         context = self._context
         if not may_look(caller):
@@ -48,8 +49,10 @@ class AuditService:
         if topic is None:  # nothing was recorded yet
             return AuditPage((), None)
         log = context.partition_log(topic, PARTITION)
-        bounds = await log.offsets()
+        bounds = await log.proven()
         at = max(page, bounds.start)
+        if at >= bounds.next:
+            bounds = await log.offsets()  # or its damage
         if since_ms and not page:  # recorded before it is stored, so none of them is earlier
             at = max(at, await log.offset_at(since_ms))
         found: list[AuditEvent] = []
@@ -63,7 +66,7 @@ class AuditService:
                 await asyncio.sleep(0)
                 if at >= last or len(found) >= events_max:
                     break
-        return AuditPage(found, at if at < bounds.next else None)
+        return AuditPage(found, at if at < bounds.next or log.damage is not None else None)
 
 
 def _take(

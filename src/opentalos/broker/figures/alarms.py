@@ -43,6 +43,23 @@ def _storage(figures: Figures) -> Iterator[Alarm]:
     if log.damaged_segments:
         text = f"{log.damaged_segments:,} segments are damaged; the server's log names them"
         yield Alarm("CorruptLog", Severity.CRITICAL, text)
+    if log.damaged_partitions:
+        yield Alarm("CorruptLog", Severity.CRITICAL, _damaged(figures))
+    if figures.unknown_topics:
+        text = (
+            "stored topics that the catalogue does not know, or knows with fewer partitions: "
+            f"{figures.unknown_topics:,}; the server's log names them"
+        )
+        yield Alarm("UnknownTopic", Severity.CRITICAL, text)
+    counted = figures.log
+    cut, aside = counted.tails_cut + counted.journal.tails_cut, counted.set_aside
+    if cut or aside:
+        text = (
+            "since its start the server left out what nothing proves to be acknowledged, as a "
+            f"crash leaves it: {cut:,} incomplete groups, {aside:,} files, which are set aside; "
+            "its log names them"
+        )
+        yield Alarm("LogTailCut", Severity.WARNING, text)
     if log.journal.full:
         text = "a journal is not trimmed as fast as it grows: segments cannot be written out"
         yield Alarm("JournalFull", Severity.WARNING, text)
@@ -53,6 +70,20 @@ def _storage(figures: Figures) -> Iterator[Alarm]:
         yield Alarm(
             "ClockInDoubt", Severity.WARNING, f"nothing is deleted by age: {log.clock_doubt}"
         )
+
+
+def _damaged(figures: Figures) -> str:
+    log, names = figures.log_now, figures.topic_names
+    named = [
+        f"{names.get(key.topic_uuid, key.topic_uuid)}/{key.partition} ({reason})"
+        for key, reason in log.damaged
+    ]
+    more = log.damaged_partitions - len(named)
+    text = (
+        "partitions that refuse puts, since their logs are damaged: "
+        f"{log.damaged_partitions:,}: {', '.join(named)}"
+    )
+    return f"{text} and {more:,} more" if more else text
 
 
 def _use(figures: Figures) -> Iterator[Alarm]:

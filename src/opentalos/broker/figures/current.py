@@ -37,6 +37,8 @@ def figures_of(broker: "Broker") -> Figures:
         topics=len(tenants),
         partitions=sum(topic.consumer_partitions for topic in tenants),
         hot_partitions=broker.hot_partitions.count,
+        unknown_topics=len(broker.unknown_topics.found),
+        leftovers_removed=broker.unknown_topics.leftovers_removed,
         topic_names={topic.uuid: f"{topic.owner}/{topic.name}" for topic in topics},
         denials=context.authorizer.denials,
         quota_decisions=broker.partition_quotas.decided,

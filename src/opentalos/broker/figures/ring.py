@@ -8,6 +8,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from enum import Enum
+from math import isnan
 from typing import Final, Generic, NamedTuple, TypeVar
 
 CHUNK: Final = 120  # numbers of 4 bytes
@@ -59,7 +60,10 @@ class Ring:
         )
 
     def write(self, slots: Sequence[int], amounts: Sequence[float], how: Write) -> None:
-        """Write an amount for each level into the intervals of one sample."""
+        """Write an amount for each level into the intervals of one sample.
+
+        NaN stays there, whatever else the interval has: the amount is not known.
+        """
         self.last = slots[0]
         for level, (slot, amount) in enumerate(zip(slots, amounts, strict=True)):
             number, place = divmod(slot, CHUNK)
@@ -69,7 +73,7 @@ class Ring:
                 chunk = self._chunks[key] = array("f", bytes(4 * CHUNK))
             if how is Write.ADD:
                 chunk[place] += amount
-            elif how is Write.SET or amount > chunk[place]:
+            elif how is Write.SET or amount > chunk[place] or isnan(amount):
                 chunk[place] = amount
 
     def read(self, level: int, first: int, count: int) -> Sequence[float]:

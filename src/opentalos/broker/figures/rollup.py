@@ -38,7 +38,7 @@ class Key(NamedTuple):
 
 
 Place = tuple[str, int]  # uuid of the topic, partition
-Lags = Mapping[tuple[GroupOnTopic, int], int]  # messages, by group and partition
+Lags = Mapping[tuple[GroupOnTopic, int], float]  # messages, by group and partition; NaN: unknown
 Label = tuple[str, int, str]  # topic, partition and label, as far as a question is split by them
 Values = list[float | None]
 Pause = Callable[[], Awaitable[None]]
@@ -181,8 +181,8 @@ class Rollup:
             self._write(self._service, Key(name), slots, count)
 
     async def _add_lags(self, slots: Sequence[int], sample: Sample, pause: Pause) -> None:
-        groups: dict[Key, int] = {}
-        partitions: dict[Key, int] = {}
+        groups: dict[Key, float] = {}
+        partitions: dict[Key, float] = {}
         for (group, number), lag in sample.lags.items():
             of_group = Key("lag", group.topic_uuid, -1, group.group)
             groups[of_group] = groups.get(of_group, 0) + lag
@@ -211,7 +211,8 @@ class Rollup:
         for key, ring in pool.rings.items():
             if question.wants(key):
                 values = ring.read(question.level, question.first, question.count * question.step)
-                amount = sum(values) if adds else max(values, default=0.0)
+                known = [value for value in values if not math.isnan(value)]
+                amount = sum(known) if adds else max(known, default=0.0)
                 label = question.label(key)
                 found[label] = found.get(label, 0.0) + amount
         return found
@@ -291,6 +292,8 @@ class Rollup:
         slot = question.first
         for at, part in zip(known, _steps(amounts, question.step), strict=True):
             value = join(part) if at and slot + question.step > since else None
+            if kind is Kind.GAUGE and any(map(math.isnan, part)):
+                value = None
             values.append(None if value == 0.0 and kind is Kind.PERCENTILE else value)
             slot += question.step
         return values
@@ -352,7 +355,7 @@ def _chosen(pool: Pool[Key], amounts: Mapping[Place, int]) -> Sequence[Place]:
     return [*_new(pool, amounts, known), *sorted(known, key=amounts.__getitem__)]
 
 
-def _new(pool: Pool[Key], amounts: Mapping[KeyT, int], known: Collection[KeyT]) -> Sequence[KeyT]:
+def _new(pool: Pool[Key], amounts: Mapping[KeyT, float], known: Collection[KeyT]) -> Sequence[KeyT]:
     """Those that may get a series now, the busiest first."""
     if len(known) == len(amounts):
         return ()

@@ -50,6 +50,8 @@ class Figures:
     topics: int  # of tenants
     partitions: int  # of theirs
     hot_partitions: int  # topics most of whose messages one partition takes
+    unknown_topics: int  # stored, and not in the catalogue
+    leftovers_removed: int  # files of deleted topics
     topic_names: Mapping[str, str]  # by uuid
     denials: int
     quota_decisions: Mapping[str, int]  # by outcome

@@ -23,7 +23,7 @@ from opentalos.group.explanation import (
 )
 from opentalos.group.row_format import NO_CHECKPOINT, SEPARATOR
 from opentalos.group.state import GroupState
-from opentalos.model.errors import ConsumerGroupNotExist, TalosError
+from opentalos.model.errors import DAMAGE, ConsumerGroupNotExist, TalosError
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import OffsetRange
 from opentalos.model.names import check_group_name
@@ -106,6 +106,8 @@ def _partition(
     now_s: float,
 ) -> PartitionView:
     part = state.partitions.get(number)
+    if isinstance(fact, DAMAGE):
+        return PartitionView(partition=number, damage=str(fact))
     if isinstance(fact, TalosError):
         return PartitionView(partition=number, unreachable=str(fact))
     start, end = fact

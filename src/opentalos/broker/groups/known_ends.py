@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
+from opentalos.broker.peer_rpc.remote_logs import PROVEN, RemoteLogs
 from opentalos.broker.values import Topic
 from opentalos.model.message import PartitionKey
 
@@ -17,19 +17,27 @@ class KnownEnd(NamedTuple):
 
 
 class KnownEnds:
-    """A log's end only grows, so a commit below a known end need not ask the log."""
+    """A log's end only grows, so a commit below a known end need not ask the log.
+
+    Of a damaged log the known end is that of what is proven: so what was read can be committed.
+    """
 
     def __init__(self, logs: RemoteLogs) -> None:
         self._logs = logs
         self._ends: dict[PartitionKey, KnownEnd] = {}
 
     async def above(self, topic: Topic, partition: int, offset: int) -> KnownEnd:
-        """An end of the log; a cached one above ``offset`` suffices. Raises: Unavailable."""
+        """An end of the log; a cached one above ``offset`` suffices.
+
+        Raises: CorruptLog: whether the log reaches beyond ``offset`` is not known; Unavailable.
+        """
         key = PartitionKey(topic.uuid, partition)
         known = self._ends.get(key)
         if known is not None and offset < known.next_offset:
             return known
-        facts = await self._logs.facts(topic, partition)
+        facts = await self._logs.facts(topic, partition, PROVEN)
+        if facts.damage is not None and offset >= facts.offsets.next:
+            raise facts.damage
         if len(self._ends) >= ENDS_MAX:
             self._ends.clear()
         known = self._ends[key] = KnownEnd(facts.offsets.next, facts.epoch)

@@ -12,7 +12,7 @@ from opentalos.group.coordinator import Coordinator
 from opentalos.group.directory import GroupUser
 from opentalos.group.progress import Progress
 from opentalos.group.row_format import NO_CHECKPOINT
-from opentalos.model.errors import ConsumerGroupNotExist, PartitionNotServing, TalosError
+from opentalos.model.errors import DAMAGE, ConsumerGroupNotExist, PartitionNotServing, TalosError
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import OffsetRange
 from opentalos.model.names import check_group_name
@@ -78,16 +78,20 @@ class MetricService:
     async def _visible(self, caller: Principal, topic: Topic) -> Mapping[str, GroupUser]:
         return visible_groups(caller, topic, await self._groups.rows.groups(topic.uuid))
 
-    async def _ranges(self, topic: Topic) -> Sequence[OffsetRange]:
-        ranges: list[OffsetRange] = []
+    async def _ranges(self, topic: Topic) -> Sequence[OffsetRange | None]:
+        """By partition; None: it is damaged, so its end is not known. Raises: Unavailable."""
+        ranges: list[OffsetRange | None] = []
         for found in await self._logs.read(topic, range(topic.consumer_partitions)):
-            if isinstance(found, TalosError):
+            if isinstance(found, DAMAGE):
+                ranges.append(None)
+            elif isinstance(found, TalosError):
                 raise found
-            ranges.append(found.offsets)
+            else:
+                ranges.append(found.offsets)
         return ranges
 
     async def _units(
-        self, user: GroupUser, ranges: Sequence[OffsetRange]
+        self, user: GroupUser, ranges: Sequence[OffsetRange | None]
     ) -> Sequence[PartitionConsumeUnit]:
         progress = await self._progress(user)
         units: list[PartitionConsumeUnit] = []
@@ -95,7 +99,7 @@ class MetricService:
             if partition % SHORT_ITEMS == SHORT_ITEMS - 1:
                 await self._context.work.pause()
             worker, address, checkpoint = progress.get(partition, _NOBODY)
-            lag = offsets.lag(checkpoint)
+            lag = None if offsets is None else offsets.lag(checkpoint)
             units.append(PartitionConsumeUnit(partition, address, checkpoint, lag, worker))
         return units
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from opentalos.broker.groups.consumers import ConsumerService
 from opentalos.broker.groups.metrics import MetricService
 from opentalos.broker.messaging.messages import MessageService
+from opentalos.broker.peer_rpc.remote_logs import PartitionFacts
 from opentalos.broker.values import CheckpointKey
 from opentalos.group.row_format import NO_CHECKPOINT
 from opentalos.model.errors import (
@@ -17,7 +18,6 @@ from opentalos.model.errors import (
     UnexpectedOffset,
 )
 from opentalos.model.identity import Principal
-from opentalos.model.message import OffsetRange
 
 
 class ResetTo(Enum):
@@ -67,6 +67,7 @@ class GroupResetService:
         """Set the checkpoints, revoking the leases of those partitions; audited.
 
         Raises: ConsumerGroupNotExist, PermissionDenied, PartitionNotExist, UnexpectedOffset;
+            CorruptLog: a partition is damaged, and where the target is depends on what is lost;
             OutcomeUnknown: some partitions were set. Setting them again is safe.
         """
         await self._consumers.query_workers(caller, group, resource)  # checks the caller's tenant
@@ -103,29 +104,38 @@ class GroupResetService:
             missing = [partition for partition in partitions if partition not in before]
             if missing:
                 raise PartitionNotExist(f"the topic has no partition {missing[0]}")
-        ranges = await self._ranges(caller, resource, partitions)
+        facts = await self._facts(caller, resource, partitions)
         if isinstance(target, ResetOffsets):
             for partition, offset in target.offsets.items():
-                if not NO_CHECKPOINT <= offset < ranges[partition].next:
-                    raise UnexpectedOffset(
-                        f"checkpoint {offset} of partition {partition} is beyond the log's end"
-                    )
+                _check_end(partition, offset, facts[partition])
             return target.offsets
         if isinstance(target, ResetTime):
             times = dict.fromkeys(partitions, target.time_ms)
             found = await self._messages.offsets_at(caller, resource, times)
             return {partition: found[partition] - 1 for partition in partitions}
         if target is ResetTo.START:
-            return {partition: ranges[partition].start - 1 for partition in partitions}
-        return {partition: ranges[partition].next - 1 for partition in partitions}
+            return {partition: facts[partition].offsets.start - 1 for partition in partitions}
+        for fact in facts.values():
+            if fact.damage is not None:
+                raise fact.damage
+        return {partition: facts[partition].offsets.end for partition in partitions}
 
-    async def _ranges(
+    async def _facts(
         self, caller: Principal, resource: str, partitions: Sequence[int]
-    ) -> Mapping[int, OffsetRange]:
-        found = await self._messages.offsets_of(caller, resource, partitions)
-        ranges: dict[int, OffsetRange] = {}
-        for partition, offsets in zip(partitions, found, strict=True):
-            if isinstance(offsets, TalosError):
-                raise offsets
-            ranges[partition] = offsets
-        return ranges
+    ) -> Mapping[int, PartitionFacts]:
+        found = await self._messages.facts_of(caller, resource, partitions)
+        facts: dict[int, PartitionFacts] = {}
+        for partition, fact in zip(partitions, found, strict=True):
+            if isinstance(fact, TalosError):
+                raise fact
+            facts[partition] = fact
+        return facts
+
+
+def _check_end(partition: int, offset: int, fact: PartitionFacts) -> None:
+    """Raises: UnexpectedOffset: no such message; CorruptLog: it is not known whether there is."""
+    if NO_CHECKPOINT <= offset < fact.offsets.next:
+        return
+    if fact.damage is not None and offset >= fact.offsets.next:
+        raise fact.damage
+    raise UnexpectedOffset(f"checkpoint {offset} of partition {partition} is beyond the log's end")

@@ -13,12 +13,12 @@ from opentalos.broker.context import BrokerContext
 from opentalos.broker.messaging.block_reader import Reader
 from opentalos.broker.messaging.message_counters import HeldCalls, MessageCounters
 from opentalos.broker.messaging.preview import PREVIEW_BYTES_MAX, PreviewedMessage, latest_messages
-from opentalos.broker.peer_rpc.remote_logs import Found, Question, RemoteLogs, Wanted
+from opentalos.broker.peer_rpc.remote_logs import PROVEN, Found, Question, RemoteLogs, Wanted
 from opentalos.catalog.quota.delayed import DelayedCalls
 from opentalos.catalog.quota.throttle import ThrottleHandle
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.partition.partition_log import PartitionLog
-from opentalos.log.results import AppendWaiter
+from opentalos.log.results import AppendWaiter, ReadResult
 from opentalos.model.address import has_tls
 from opentalos.model.errors import (
     BadRequest,
@@ -75,11 +75,14 @@ class GetQuery(NamedTuple):
 
 
 class GetResult(NamedTuple):
-    """Contiguous blocks; the first contains the requested offset."""
+    """Contiguous blocks; the first contains the requested offset.
+
+    ``unhandled``: messages after the last returned one; None: the log is damaged there.
+    """
 
     blocks: Sequence[StoredBlock]
     messages: int
-    unhandled: int  # messages after the last returned one
+    unhandled: int | None
     hold_s: float = 0.0  # delay of the reply: the caller is over its rate
 
 
@@ -238,7 +241,7 @@ class MessageService:
             return None
         handle = self._context.throttle.handle(caller, topic, query.partition)
         now_s = asyncio.get_running_loop().time()
-        result = _result(read.blocks, read.range, handle.admit_get(now_s))
+        result = _result(read, handle.admit_get(now_s))
         bytes_count = self._count(topic, query.partition, result)
         handle.charge_get(now_s, bytes_count)
         if self._egress is not None:
@@ -275,7 +278,7 @@ class MessageService:
             )
         finally:
             self._holds -= 1
-        result = _result(read.blocks, read.range)
+        result = _result(read)
         bytes_count = self._count(topic, query.partition, result)
         handle.charge_get(loop.time(), bytes_count)
         if self._egress is not None and whole:
@@ -320,7 +323,10 @@ class MessageService:
     # --- offsets and the rest ------------------------------------------------------------------
 
     async def offsets(self, caller: Principal, resource: str, partition: int) -> OffsetRange:
-        """Retained offsets of one partition, whichever server serves it."""
+        """Retained offsets of one partition, whichever server serves it.
+
+        Raises: CorruptLog: it is damaged, so its end is not known.
+        """
         (found,) = await self.offsets_of(caller, resource, [partition])
         if isinstance(found, TalosError):
             raise found
@@ -329,17 +335,21 @@ class MessageService:
     async def offsets_of(
         self, caller: Principal, resource: str, partitions: Sequence[int]
     ) -> Sequence[OffsetRange | TalosError]:
-        """Retained offsets of each partition, or its error."""
-        topic = await self._found(caller, resource)
-        found = await self._look(topic, partitions, Question())
-        return [fact if isinstance(fact, TalosError) else fact.offsets for fact in found]
+        """Retained offsets of each partition, or its error, which its damage is as well."""
+        return [
+            fact if isinstance(fact, TalosError) else fact.damage or fact.offsets
+            for fact in await self.facts_of(caller, resource, partitions)
+        ]
 
-    async def topic_offsets(
-        self, caller: Principal, resource: str
-    ) -> Sequence[OffsetRange | TalosError]:
-        """Retained offsets by partition, or its error."""
-        topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)
-        return await self.offsets_of(caller, resource, range(topic.consumer_partitions))
+    async def facts_of(
+        self, caller: Principal, resource: str, partitions: Sequence[int] | None = None
+    ) -> Sequence[Found]:
+        """Retained offsets of each partition, of a damaged one what is proven, or its error; by
+        default of all partitions."""
+        topic = await self._found(caller, resource)
+        if partitions is None:
+            partitions = range(topic.consumer_partitions)
+        return await self._look(topic, partitions, PROVEN)
 
     async def offset_at(
         self, caller: Principal, resource: str, partition: int, time_ms: int
@@ -479,8 +489,10 @@ def _no_partition(topic: Topic, partition: int, count: int) -> PartitionNotExist
     return PartitionNotExist(text, ((topic.owner, topic.name, topic),))
 
 
-def _result(blocks: Sequence[StoredBlock], offsets: OffsetRange, hold_s: float = 0.0) -> GetResult:
+def _result(read: ReadResult, hold_s: float = 0.0) -> GetResult:
+    blocks, offsets, damage = read
     if not blocks:
         return GetResult([], 0, 0, hold_s)
     messages = sum(block.messages for block in blocks)
-    return GetResult(blocks, messages, max(0, offsets.next - blocks[-1].next_offset), hold_s)
+    left = max(0, offsets.next - blocks[-1].next_offset) if damage is None else None
+    return GetResult(blocks, messages, left, hold_s)

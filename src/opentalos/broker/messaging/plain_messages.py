@@ -22,7 +22,7 @@ from opentalos.broker.messaging.messages import (
 )
 from opentalos.broker.messaging.reading.peer_reads import RemoteMessages
 from opentalos.broker.values import Topic
-from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner
+from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner, TalosError
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import (
     UNKNOWN_OFFSET,
@@ -67,11 +67,11 @@ class PlainMessage(NamedTuple):
 
 class PlainMessages(NamedTuple):
     """Messages of one partition in order. ``next_offset``: where to continue; ``lag``:
-    messages in the log from there on."""
+    messages in the log from there on, None: a part of the log is damaged."""
 
     messages: Sequence[PlainMessage]
     next_offset: int
-    lag: int
+    lag: int | None
 
 
 class PlainMessageService:
@@ -217,14 +217,19 @@ class PlainMessageService:
         """The spot with a real offset, so that nothing is missed between two reads."""
         if spot.offset not in (START_OFFSET, LATEST_OFFSET):
             return spot
-        offsets = await self._messages.offsets(caller, topic.resource, spot.partition)
-        start = spot.offset == START_OFFSET
-        return Spot(spot.partition, offsets.start if start else offsets.next)
+        (fact,) = await self._messages.facts_of(caller, topic.resource, [spot.partition])
+        if isinstance(fact, TalosError):
+            raise fact
+        if spot.offset == START_OFFSET:
+            return Spot(spot.partition, fact.offsets.start)
+        if fact.damage is not None:
+            raise fact.damage
+        return Spot(spot.partition, fact.offsets.next)
 
     async def _blocks(
         self, caller: Principal, topic: Topic, spot: Spot, bounds: Bounds, *, remote: bool
-    ) -> tuple[Sequence[StoredBlock], int]:
-        """Blocks, and the messages that follow the last of them."""
+    ) -> tuple[Sequence[StoredBlock], int | None]:
+        """Blocks, and the messages that follow the last of them; None: not known."""
         query = GetQuery(topic.resource, *spot, *bounds)
         try:
             found = await self._messages.get(caller, query, whole=False)
@@ -239,7 +244,7 @@ async def _plain(
     block_reader: BlockReader,
     reader: Reader,
     blocks: Sequence[StoredBlock],
-    read: tuple[Spot, Bounds, int],
+    read: tuple[Spot, Bounds, int | None],
 ) -> PlainMessages:
     """Decode as much as is wanted; yields to other requests after each block."""
     spot, bounds, lag = read
@@ -258,5 +263,6 @@ async def _plain(
         if offset < block.next_offset or len(found) >= bounds.messages_max:
             break
         await asyncio.sleep(0)
-    lag += blocks[-1].next_offset - offset if blocks else 0
+    if lag is not None and blocks:
+        lag += blocks[-1].next_offset - offset
     return PlainMessages(found, offset, lag)

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
+from opentalos.broker.peer_rpc.remote_logs import PROVEN, RemoteLogs
 from opentalos.catalog.topics.topic import Topic
 from opentalos.group.progress import StoredOffset
 from opentalos.model.errors import TalosError
@@ -42,11 +42,11 @@ class PositionEvents:
             return
         try:
             async with asyncio.timeout(CHECK_S):
-                facts = await self._logs.facts(topic, partition)
+                facts = await self._logs.facts(topic, partition, PROVEN)
         except (TalosError, TimeoutError):
             return
         offsets = facts.offsets
-        if checkpoint >= offsets.next:
+        if checkpoint >= offsets.next and facts.damage is None:
             self.counters.logs_truncated += 1
             event = "log-truncated"
         elif checkpoint + 1 < offsets.start:

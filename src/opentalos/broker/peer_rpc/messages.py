@@ -86,7 +86,7 @@ class PartitionsRequest(Struct, frozen=True):
 
 
 class PartitionAnswer(ErrorFields, frozen=True, kw_only=True):
-    """Facts about one partition, or its error."""
+    """Facts about one partition, or its error; with both, the log is damaged after its offsets."""
 
     partition: int
     offsets: OffsetRange | UnsetType = UNSET
@@ -139,7 +139,7 @@ class BlockMessage(Struct, frozen=True):
 
 
 class MessagesReply(Struct, frozen=True):
-    """Contiguous blocks. ``unhandled``: messages after the last of them."""
+    """Contiguous blocks. ``unhandled``: messages after the last of them; -1: not known."""
 
     blocks: list[BlockMessage]
     unhandled: int

@@ -27,31 +27,37 @@ from opentalos.model.errors import BadRequest, NotOwner, PartitionNotServing, Ta
 from opentalos.model.message import OffsetRange
 from opentalos.wire.peer_errors import error_document
 
-__all__ = ["Found", "PartitionFacts", "Question", "RemoteLogs", "Wanted"]
+__all__ = ["PROVEN", "Found", "PartitionFacts", "Question", "RemoteLogs", "Wanted"]
 
 READS_AT_ONCE = 16  # own logs that are asked at the same time for one caller
 PART = 500  # partitions that are asked together; this takes the loop a few milliseconds
 
 
 class Question(NamedTuple):
-    """What to read of some partitions. ``times``: Unix milliseconds by partition, for TIMES."""
+    """What to read of some partitions. ``times``: Unix milliseconds by partition, for TIMES.
+
+    ``proven``: also what can be read of a damaged log; otherwise its damage is the answer.
+    """
 
     wanted: Wanted = Wanted.OFFSETS
     times: Mapping[int, int] = MappingProxyType({})
+    proven: bool = False
 
 
 class PartitionFacts(NamedTuple):
     """Facts about a log now. ``stats``: only if amounts were requested; ``found``: the offset of
-    the requested time."""
+    the requested time. ``damage``: why nobody knows what follows these offsets."""
 
     offsets: OffsetRange
     epoch: int
     stats: PartitionStats | None = None
     found: int = -1
+    damage: TalosError | None = None
 
 
 Found = PartitionFacts | TalosError
 _OFFSETS = Question()
+PROVEN = Question(proven=True)
 
 
 class RemoteLogs:
@@ -97,11 +103,13 @@ class RemoteLogs:
                 pass  # the first answer stands
             else:
                 found.update(await self._ask_all(topic, moved, question, silent))
-        return [_without_owner(found[number]) for number in partitions]
+        return [_shown(found[number], question) for number in partitions]
 
-    async def facts(self, topic: Topic, partition: int) -> PartitionFacts:
-        """Facts of one partition. Raises: PartitionNotServing and others."""
-        (found,) = await self.read(topic, [partition])
+    async def facts(
+        self, topic: Topic, partition: int, question: Question = _OFFSETS
+    ) -> PartitionFacts:
+        """Facts of one partition. Raises: PartitionNotServing, CorruptLog and others."""
+        (found,) = await self.read(topic, [partition], question)
         if isinstance(found, TalosError):
             raise found
         return found
@@ -190,30 +198,40 @@ async def _read(log: PartitionLog, wanted: Wanted, time_ms: int) -> PartitionFac
     if wanted is Wanted.TIMES:
         found = await log.offset_at(time_ms)
         return PartitionFacts(log.range(), log.epoch, found=found)
+    stats: PartitionStats | None
     if wanted is Wanted.AMOUNTS:
         stats = await log.stats()
         start = stats.total_messages - stats.retained_messages
-        return PartitionFacts(OffsetRange(start, stats.total_messages), log.epoch, stats)
-    offsets = await log.offsets()
-    return PartitionFacts(offsets, log.epoch, await log.stats() if wanted is Wanted.STATE else None)
+        offsets = OffsetRange(start, stats.total_messages)
+        return PartitionFacts(offsets, log.epoch, stats, damage=log.damage)
+    offsets = await log.proven()
+    stats = await log.stats() if wanted is Wanted.STATE else None
+    return PartitionFacts(offsets, log.epoch, stats, damage=log.damage)
 
 
-def _without_owner(fact: Found) -> Found:
-    return PartitionNotServing(str(fact)) if isinstance(fact, NotOwner) else fact
+def _shown(fact: Found, question: Question) -> Found:
+    if isinstance(fact, NotOwner):
+        return PartitionNotServing(str(fact))
+    if isinstance(fact, PartitionFacts) and fact.damage is not None and not question.proven:
+        return fact.damage
+    return fact
 
 
 def _answer(number: int, fact: Found) -> PartitionAnswer:
     if isinstance(fact, TalosError):
         return PartitionAnswer(partition=number, **error_document(fact))
-    return PartitionAnswer(partition=number, **fact._asdict())
+    fields = fact._asdict()
+    damage = fields.pop("damage")
+    if damage is not None:  # servers of earlier versions see the error only
+        fields |= error_document(damage)
+    return PartitionAnswer(partition=number, **fields)
 
 
 def _fact(answer: PartitionAnswer) -> Found:
     failure = answer.failure(PartitionNotServing)
-    if failure is not None:
+    if answer.offsets is UNSET or answer.epoch is UNSET:
+        assert failure is not None
         return failure
-    assert answer.offsets is not UNSET
-    assert answer.epoch is not UNSET
     stats = None if answer.stats is UNSET else answer.stats
     found = -1 if answer.found is UNSET else answer.found
-    return PartitionFacts(answer.offsets, answer.epoch, stats, found)
+    return PartitionFacts(answer.offsets, answer.epoch, stats, found, failure)

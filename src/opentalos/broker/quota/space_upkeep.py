@@ -15,6 +15,7 @@ CHANGED_PARTITIONS_MAX = 200  # of topics that are put to, per pass
 # Of the others, whose logs a read may open: a server that starts after a crash must not recover
 # them all at once. What they store counts against their owner's quota only after that.
 IDLE_PARTITIONS_MAX = 8
+_STORED = Question(Wanted.AMOUNTS, proven=True)
 
 
 class SpaceUpkeep:
@@ -82,7 +83,7 @@ class SpaceUpkeep:
         spaces, used_bytes = self._context.spaces, 0
         charged_before = spaces.used(topic)
         partitions = range(topic.partitions_ever)
-        for found in await self._logs.read(topic, partitions, Question(Wanted.AMOUNTS)):
+        for found in await self._logs.read(topic, partitions, _STORED):
             if isinstance(found, TalosError):
                 raise found
             used_bytes += found.stats.retained_bytes if found.stats else 0

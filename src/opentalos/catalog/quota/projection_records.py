@@ -20,6 +20,7 @@ from opentalos.model.errors import (
     QuotaExceeded,
 )
 from opentalos.ports.meta_store import MetaStore
+from opentalos.wire.record_crc import checked, with_crc
 
 PREFIX = "quota-projections"
 FORMAT_VERSION = 1
@@ -93,13 +94,13 @@ def encode_shard(shard: _Shard) -> bytes:
     """The record's value."""
     projections = list(map(projection_fields, shard.values()))
     record = {"version": FORMAT_VERSION, "projections": projections}
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
+    return with_crc(json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 def decode_shard(value: bytes) -> _Shard:
     """Decode a record. Raises: NewerFormat; CorruptLog: not such a record."""
     try:
-        record = json.loads(value)
+        record = json.loads(checked(value))
         if record["version"] != FORMAT_VERSION:
             raise NewerFormat(f"projection record has format {record['version']}, supported is 1")
         found = [projection_of(fields) for fields in record["projections"]]

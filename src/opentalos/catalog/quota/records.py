@@ -23,6 +23,7 @@ from opentalos.model.errors import (
     StoreUnavailable,
 )
 from opentalos.ports.meta_store import MetaStore
+from opentalos.wire.record_crc import checked, with_crc
 
 PREFIX = "quotas"
 FORMAT_VERSION = 1
@@ -233,13 +234,13 @@ def encode_quota_record(value: _Value) -> bytes:
         record["latest"] = {"serial": value.serial, "grants": grants}
     else:
         record["partitions"] = asdict(value)
-    return json.dumps(record, separators=(",", ":")).encode()
+    return with_crc(json.dumps(record, separators=(",", ":")).encode())
 
 
 def decode_quota_record(value: bytes) -> _Value:
     """Read a record. Raises: NewerFormat; CorruptLog for anything that is no such record."""
     try:
-        record = json.loads(value)
+        record = json.loads(checked(value))
         if record["version"] != FORMAT_VERSION:
             raise NewerFormat(f"quota record has format {record['version']}, supported is 1")
         if "user" in record:

@@ -1,17 +1,18 @@
-"""Records as JSON with a format version."""
+"""Records as JSON with a format version and a checksum."""
 
 import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from opentalos.model.errors import CorruptLog, NewerFormat
+from opentalos.wire.record_crc import checked, with_crc
 
 T = TypeVar("T")
 
 
 def encode_record(version: int, **fields: Any) -> bytes:
-    """The record's value."""
-    return json.dumps({"version": version, **fields}, separators=(",", ":")).encode()
+    """The record's value, with its checksum."""
+    return with_crc(json.dumps({"version": version, **fields}, separators=(",", ":")).encode())
 
 
 def decode_record(value: bytes, version: int, what: str, parse: Callable[[Any], T]) -> T:
@@ -20,7 +21,7 @@ def decode_record(value: bytes, version: int, what: str, parse: Callable[[Any], 
     Raises: NewerFormat, CorruptLog.
     """
     try:
-        record = json.loads(value)
+        record = json.loads(checked(value))
         if record["version"] != version:
             raise NewerFormat(
                 f"record of {what} has format {record['version']}; this version supports formats "

@@ -27,6 +27,7 @@ from opentalos.model.errors import (
     VersionConflict,
 )
 from opentalos.ports.meta_store import MetaStore
+from opentalos.wire.record_crc import checked, with_crc
 
 SPACES: Final = "table-spaces"  # folder of the records
 FORMAT_VERSION: Final = 1
@@ -291,13 +292,13 @@ def space_path(table_uuid: str) -> str:
 def encode_space(record: SpaceRecord) -> bytes:
     """The record's value."""
     document = {"version": FORMAT_VERSION, **record._asdict()}
-    return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
+    return with_crc(json.dumps(document, separators=(",", ":"), sort_keys=True).encode())
 
 
 def decode_space(value: bytes) -> SpaceRecord:
     """Read a record. Raises: NewerFormat; CorruptLog if it is not such a record."""
     try:
-        document = json.loads(value)
+        document = json.loads(checked(value))
         version = document.pop("version")
         if version != FORMAT_VERSION:
             raise NewerFormat(f"space record of format {version}, this version reads up to 1")

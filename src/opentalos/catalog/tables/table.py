@@ -23,6 +23,7 @@ from opentalos.model.table import (
     TeamRight,
     WhenFull,
 )
+from opentalos.wire.record_crc import checked, with_crc
 
 FORMAT_VERSION = 1
 _APP_RIGHTS = {
@@ -153,13 +154,13 @@ def encode_table(table: Table) -> bytes:
         record["accepted"] = encode_accepted(table.accepted)
     record["streams"] = {topic: state._asdict() for topic, state in table.streams.items()}
     record["when_full"] = table.when_full.value
-    return json.dumps(record, separators=(",", ":"), sort_keys=True).encode()
+    return with_crc(json.dumps(record, separators=(",", ":"), sort_keys=True).encode())
 
 
 def decode_table(value: bytes) -> Table:
     """Read a record. Raises: NewerFormat; CorruptLog if it is not a table record."""
     try:
-        record = json.loads(value)
+        record = json.loads(checked(value))
         version = record["version"]
         if version != FORMAT_VERSION:
             raise NewerFormat(f"table record of format {version}, this version reads up to 1")

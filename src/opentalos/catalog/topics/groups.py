@@ -19,6 +19,7 @@ from opentalos.model.errors import (
 )
 from opentalos.model.names import check_name, check_topic_name
 from opentalos.ports.meta_store import MetaStore
+from opentalos.wire.record_crc import checked, with_crc
 
 PREFIX = "topic-groups"
 FORMAT_VERSION = 1
@@ -127,24 +128,22 @@ class TopicGroupCatalog:
 
 def encode_topic_group(group: TopicGroup) -> bytes:
     """The record's value."""
-    return json.dumps(
-        {
-            "version": FORMAT_VERSION,
-            "name": group.name,
-            "owner": group.owner,
-            "type": group.type.name,
-            "pattern": group.pattern,
-            "topics": group.topics,
-            "excluded": group.excluded,
-        },
-        separators=(",", ":"),
-    ).encode()
+    record = {
+        "version": FORMAT_VERSION,
+        "name": group.name,
+        "owner": group.owner,
+        "type": group.type.name,
+        "pattern": group.pattern,
+        "topics": group.topics,
+        "excluded": group.excluded,
+    }
+    return with_crc(json.dumps(record, separators=(",", ":")).encode())
 
 
 def decode_topic_group(value: bytes) -> TopicGroup:
     """Read a record. Raises: NewerFormat; CorruptLog for anything that is no such record."""
     try:
-        record = json.loads(value)
+        record = json.loads(checked(value))
         if record["version"] != FORMAT_VERSION:
             raise NewerFormat(f"topic group record has format {record['version']}, supported is 1")
         return TopicGroup(

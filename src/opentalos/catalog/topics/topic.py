@@ -18,6 +18,7 @@ from opentalos.model.message import Durability
 from opentalos.model.names import ResourceName
 from opentalos.model.settings.partitioning import Partitioning, partitioning_of
 from opentalos.model.settings.topic_attributes import DURABILITY_KEY, RETENTION_BYTES_KEY
+from opentalos.wire.record_crc import checked, with_crc
 
 FORMAT_VERSION = 1
 
@@ -134,13 +135,13 @@ def encode_topic(topic: Topic) -> bytes:
     if topic.accepted:
         record["accepted"] = encode_accepted(topic.accepted)
     record["quota"] = encode_quota(topic.quota)
-    return json.dumps(record, separators=(",", ":"), sort_keys=True).encode()
+    return with_crc(json.dumps(record, separators=(",", ":"), sort_keys=True).encode())
 
 
 def decode_topic(value: bytes) -> Topic:
     """Decode a record. Raises: NewerFormat; CorruptLog: not a topic record."""
     try:
-        record = json.loads(value)
+        record = json.loads(checked(value))
         version = record["version"]
         if version != FORMAT_VERSION:
             raise NewerFormat(

@@ -1,13 +1,15 @@
 """All topics in memory, loaded from the MetaStore and changed by compare-and-set."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
 
 from opentalos.catalog.access.authorize import permissions_of, topic_not_exist
 from opentalos.catalog.access.plain_names import PlainNames, how_to_name
 from opentalos.catalog.records.record_index import Codec, RecordIndex, record_path
 from opentalos.catalog.records.unseen_records import UnseenRecords
+from opentalos.catalog.topics.deleted import DeletedTopics
 from opentalos.catalog.topics.topic import Topic, TopicStatus, decode_topic, encode_topic
-from opentalos.model.errors import NotFound, TopicNotExist
+from opentalos.model.errors import CorruptLog, NewerFormat, NotFound, TopicNotExist
 from opentalos.model.identity import Principal
 from opentalos.model.names import SYSTEM_TENANT, SYSTEM_TOPICS, check_topic_name
 from opentalos.ports.meta_store import MetaStore
@@ -23,6 +25,7 @@ class TopicCatalog:
         codec = Codec(encode_topic, decode_topic)
         self._records = RecordIndex(meta, TOPICS, codec, self._record_changed)
         self.unseen = UnseenRecords(self._records, TOPICS)
+        self.deleted = DeletedTopics(meta)
         self._listener = listener
         self._by_resource: dict[str, Topic] = {}
         self._by_uuid: dict[str, Topic] = {}
@@ -118,8 +121,13 @@ class TopicCatalog:
         except NotFound:
             raise topic_not_exist(topic.resource) from None
 
-    async def remove(self, dead: Topic) -> None:
-        """Remove a tombstone once its logs are gone; the name is free afterwards."""
+    async def remove(self, dead: Topic, now_ms: int) -> None:
+        """Remove a tombstone once its logs are gone; the name is free afterwards.
+
+        That the topic was deleted stays on record: files of it may still come, of a former owner
+        that is late, and without that they would look like those of a topic that was lost.
+        """
+        await self.deleted.add(dead, now_ms)
         await self._records.remove(topic_path(dead.owner, dead.name), dead)
 
     def _record_changed(self, path: str, old: Topic | None, new: Topic | None) -> None:
@@ -177,11 +185,46 @@ async def confirm_topic(catalog: TopicCatalog, topic_uuid: str) -> None:
         raise topic_not_exist(topic_uuid)
 
 
-async def topic_is_gone(catalog: TopicCatalog, topic_uuid: str, owner: str, name: str) -> bool:
-    """Whether a topic is deleted or being deleted, past all copies if none shows it.
+class Existence(Enum):
+    """What the catalogue says of a topic's uuid."""
 
-    Raises: Unavailable: it is not known.
+    EXISTS = "exists"
+    DELETED = "deleted"  # or being deleted
+    UNKNOWN = "unknown"  # not deleted either, as far as is known: its record may be lost
+
+
+async def existence(catalog: TopicCatalog, topic_uuid: str, owner: str, name: str) -> Existence:
+    """Whether a topic exists, past all copies if none shows it.
+
+    Raises: Unavailable: it is not known. CorruptLog, NewerFormat: its record cannot be read.
     """
-    if topic_uuid not in catalog._by_uuid:
-        await catalog._records.refresh(topic_path(owner, name))
-    return topic_uuid not in catalog._by_uuid
+    if topic_uuid in catalog._by_uuid:
+        return Existence.EXISTS
+    await catalog._records.refresh(topic_path(owner, name))
+    if topic_uuid in catalog._by_uuid:
+        return Existence.EXISTS
+    record = catalog.record(owner, name)
+    if record is not None and record.uuid == topic_uuid:
+        return Existence.DELETED
+    try:
+        gone = await catalog.deleted.find(topic_uuid)  # it is there before the topic's record goes
+    except (CorruptLog, NewerFormat):  # it proves nothing
+        gone = None
+    return Existence.UNKNOWN if gone is None else Existence.DELETED
+
+
+async def all_by_uuid(catalog: TopicCatalog, wanted: Collection[str] = ()) -> Mapping[str, Topic]:
+    """Every topic, also those that are being deleted; if one of the ``wanted`` is not among them,
+    they are read again, past all copies. Raises: Unavailable."""
+    found = {topic.uuid: topic for _, topic in catalog._records.items()}
+    if all(uuid in found for uuid in wanted):
+        return found
+    await catalog._records.reload()
+    return {topic.uuid: topic for _, topic in catalog._records.items()}
+
+
+async def read_again(catalog: TopicCatalog, topic: Topic) -> Topic:
+    """The topic as its record is now; as it was, if that is gone. Raises: Unavailable."""
+    await catalog._records.refresh(topic_path(topic.owner, topic.name))
+    now = catalog.record(topic.owner, topic.name)
+    return now if now is not None and now.uuid == topic.uuid else topic

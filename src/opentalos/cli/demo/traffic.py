@@ -130,10 +130,11 @@ def _show(admin: TalosAdmin, topic: str, holders: dict[int, str]) -> None:
     offsets = admin.offsets(topic)
     for state in admin.groups.lag(topic, GROUP):
         range_ = offsets[state.partition]
-        total += state.lag
+        lag = state.lag or 0  # a partition of the demo is not damaged
+        total += lag
         click.echo(
             f"  {state.partition:>9} {range_.start:>7} {range_.end:>7} {state.checkpoint:>12}"
-            f" {state.lag:>5}   {holders.get(state.partition, '-')}"
+            f" {lag:>5}   {holders.get(state.partition, '-')}"
         )
     click.echo(f"  lag of group {GROUP!r}: {total}\n")
 

@@ -9,7 +9,7 @@ from opentalos.gateway.http.connection import HttpConnection
 from opentalos.gateway.http.connection_host import HostedConnection
 from opentalos.gateway.http.exchange import Exchange, Handler
 from opentalos.gateway.http.fairness.body_budget import BodyBudget
-from opentalos.gateway.http.fairness.connections import OpenConnections
+from opentalos.gateway.http.fairness.connections import ConnectionRoom, OpenConnections
 from opentalos.gateway.http.fairness.turns import Turns
 from opentalos.gateway.http.reply_format import date_line
 from opentalos.gateway.http.tls import TlsContext
@@ -33,7 +33,8 @@ _log = logging.getLogger("opentalos.http")
 class HttpServer:
     """Accepts connections and passes complete requests to the handler of their path.
 
-    Args: exact: handlers by path; prefixes: (path prefix, handler), the first match wins.
+    Args: exact: handlers by path; prefixes: (path prefix, handler), the first match wins; room:
+    for the connections of all ports.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class HttpServer:
         limits: HttpLimits,
         exact: Mapping[bytes, Handler] | None = None,
         prefixes: Sequence[tuple[bytes, Handler]] = (),
+        room: ConnectionRoom | None = None,
     ) -> None:
         self.limits = limits
         self.answer_timeout_s = ANSWER_TIMEOUT_S
@@ -56,7 +58,9 @@ class HttpServer:
         self.traffic = Traffic(limits.failure_lines_per_s_max)
         self.turns = Turns(time.perf_counter)
         self.serve(exact or {}, prefixes)
-        self._open: OpenConnections[HostedConnection] = OpenConnections(limits, self._connection)
+        self._open: OpenConnections[HostedConnection] = OpenConnections(
+            limits, self._connection, room
+        )
         self._unswept: list[HostedConnection] = []  # of the sweep under way
         self._unsent: dict[HostedConnection, int] = {}
         self._timer: asyncio.TimerHandle | None = None

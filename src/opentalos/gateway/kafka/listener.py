@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Protocol
 
-from opentalos.gateway.http.fairness.connections import OpenConnections
+from opentalos.gateway.http.fairness.connections import ConnectionRoom, OpenConnections
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.model.settings.kafka import KafkaSettings
 
@@ -51,11 +51,15 @@ class KafkaConnection(Protocol):
 class KafkaPort:
     """Accepts connections of Kafka's clients.
 
-    Args: protocol: makes the protocol object of a connection to this port.
+    Args: protocol: makes the protocol object of a connection to this port; room: for the
+    connections of all ports.
     """
 
     def __init__(
-        self, settings: KafkaSettings, protocol: Callable[["KafkaPort"], asyncio.BaseProtocol]
+        self,
+        settings: KafkaSettings,
+        protocol: Callable[["KafkaPort"], asyncio.BaseProtocol],
+        room: ConnectionRoom | None = None,
     ) -> None:
         self.settings = settings
         self.tls: TlsContext | None = None
@@ -67,7 +71,7 @@ class KafkaPort:
         self.unread_bytes = 0  # of answers that clients do not read
         self.draining = False
         self._open: OpenConnections[KafkaConnection] = OpenConnections(
-            settings, lambda tls: protocol(self)
+            settings, lambda tls: protocol(self), room
         )
         self._bytes_of: dict[str, int] = {}  # of requests in memory, by tenant
         # Connections that wait for memory: by tenant, which take turns, and in order.

@@ -204,6 +204,10 @@ def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:
     yield _gauge("topics", "Topics.", figures.topics)
     text = "Topics of which one partition took most messages of the last ten minutes."
     yield _gauge("hot_partitions", text, figures.hot_partitions)
+    text = "Stored topics that the catalogue does not know, or knows with fewer partitions."
+    yield _gauge("unknown_topics", text, figures.unknown_topics)
+    text = "Files of deleted topics that late writes left, removed."
+    yield _counter("topic_leftovers_removed", text, figures.leftovers_removed)
     yield _gauge("topic_partitions", "Partitions of all topics.", figures.partitions)
 
 
@@ -229,7 +233,10 @@ def _log(figures: Figures) -> Iterator[Metric]:
         ("duplicates", "Duplicate blocks, not stored again.", log.duplicates),
         ("corruptions", "Corruptions found in logs.", log.corrupt),
         ("truncations", "Flushed logs that lost their end in a power failure.", log.truncated),
-        ("tail_cuts", "Incomplete last groups that crashes left, cut off.", log.tails_cut),
+        ("tail_cuts", "Incomplete last groups that crashes left, cut off.",
+         log.tails_cut + log.journal.tails_cut),
+        ("set_aside", "Files set aside whose messages nothing proves to be acknowledged.",
+         log.set_aside),
         ("end_marks", "Witnesses written behind the last commit of idle partitions.",
          log.end_marks),
         ("scrubbed_bytes", "Bytes of sealed segments read to verify them.", log.scrubbed_bytes),
@@ -293,6 +300,8 @@ def _log_now(figures: Figures) -> Iterator[Metric]:
     yield _gauge("tail_cache_bytes", "Bytes in the tail cache.", now.cache_bytes)
     yield _gauge("tail_cache_max_bytes", "Maximum bytes in the tail cache.", now.cache_bytes_max)
     yield _gauge("log_damaged_segments", "Sealed segments found damaged.", now.damaged_segments)
+    text = "Partitions that refuse puts, since an opening found their logs damaged."
+    yield _gauge("log_damaged_partitions", text, now.damaged_partitions)
     yield _gauge(
         "clock_disagreement_seconds",
         "How far the wall clock is ahead of the time this server knows; negative: behind.",
@@ -446,6 +455,8 @@ def _process(process: ProcessFigures) -> Iterator[Metric]:
     yield _counter("descriptors_exhausted", text, process.descriptors_exhausted)
     text = "Open files on HDFS with fewer DataNodes than [hdfs] replication."
     yield _gauge("hdfs_files_short", text, process.hdfs_files_short)
+    text = "Incomplete transactions that crashes left in SQLite's logs, left out."
+    yield _counter("wal_tail_cuts", text, process.wal_tail_cuts)
     if process.tls_expires_s:
         text = "Expiry of the certificate in use."
         yield _gauge("tls_certificate_expiry_timestamp_seconds", text, process.tls_expires_s)

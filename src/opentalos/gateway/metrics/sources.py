@@ -26,6 +26,7 @@ class ProcessFigures:
     thread_start_failures: int
     descriptors_exhausted: int  # checks, one a second
     hdfs_files_short: int  # open ones with fewer DataNodes than wanted
+    wal_tail_cuts: int  # of SQLite's logs
     tls_expires_s: float  # Unix time; 0: no certificate
 
 

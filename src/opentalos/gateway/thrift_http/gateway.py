@@ -348,8 +348,9 @@ def _hot_form(method: MethodSpec, seqid: int) -> CallForm:
 
 def _reply_get(exchange: Exchange, get: hot.HotGet, result: GetResult) -> None:
     transferred = bool(exchange.forwarder)
+    unhandled = hot.UNKNOWN if result.unhandled is None else result.unhandled
     chunks = hot.get_reply_chunks(
-        get.seqid, get.sequence_id, result.blocks, result.unhandled, transferred=transferred
+        get.seqid, get.sequence_id, result.blocks, unhandled, transferred=transferred
     )
     exchange.reply_chunks(_COMPACT_OK, chunks)
 

@@ -77,6 +77,7 @@ class FormerJournal:
     def __init__(self, name: str, memory: Memory | None = None) -> None:
         self.name = name
         self.damage = ""  # why frames may be missing that were acknowledged
+        self.cuts: list[str] = []  # what was left out that nothing proves to be acknowledged
         self._memory = memory or Memory()
         self._damaged: Place | None = None  # behind which all is whole
         self._extents: dict[str, Extents] = {}
@@ -87,6 +88,10 @@ class FormerJournal:
     def segments(self) -> list[str]:
         """Paths of the segments that need this journal."""
         return list(self._extents)
+
+    def has(self, path: str) -> bool:
+        """Whether it has bytes of the segment."""
+        return path in self._extents
 
     def forget(self, path: str) -> None:
         """The segment needs the journal no more."""
@@ -111,7 +116,13 @@ class FormerJournal:
 
         Raises: CorruptLog: some may be missing. StoreUnavailable: call again.
         """
-        kept, spots = self.extents(path), list(self._spots.get(path, ()))
+        self.extents(path)
+        return await self.whole(files, path)
+
+    async def whole(self, files: FileStore, path: str) -> Extents:
+        """What is left of the segment, also if some is missing. Raises: as ``load``."""
+        kept = self._extents.get(path) or Extents()
+        spots = list(self._spots.get(path, ()))
         if not spots:
             return kept
         whole = kept.copied()
@@ -203,6 +214,11 @@ class FormerJournal:
         self.damage = self.damage or f"journal {self.name} is damaged: {text}"
         self._damaged = place
 
+    def note_cut(self, text: str) -> None:
+        """Bytes are left out as a crash leaves them; nothing proves that they were acknowledged."""
+        self.cuts.append(text)
+        _log.warning("log-tail-cut: journal %s: %s", self.name, text)
+
     def excuse(self) -> None:
         """Its damage concerns nobody: no partition can have used it."""
         self.damage, self._damaged = "", None
@@ -248,8 +264,8 @@ async def _read_into(found: FormerJournal, files: FileStore, fence: Fence) -> Fo
         number = following
     if number < end:
         await _check_unused(file_path(name, number + 1), found, fence)
-    if found.damage:
-        _log.error("%s", found.damage)
+    if found.damage:  # of one without a segment: perhaps its first write was torn
+        _log.log(logging.ERROR if found.segments() else logging.WARNING, "%s", found.damage)
     _log.info("journal %s is fenced: %d segments need it", name, len(found.segments()))
     return found
 
@@ -322,7 +338,9 @@ async def _read_file(
     Raises: NotFound: it was deleted meanwhile, which is no damage.
     """
     found.begin_file()
-    if length < SEGMENT_HEADER_BYTES:  # the file was being made, nothing was written to it
+    if length < SEGMENT_HEADER_BYTES:  # nothing names a file before its header is durable
+        text = f"{path} has {length} bytes, {SEGMENT_HEADER_BYTES} were synced at first"
+        found.note_damage(Place(number, length), text)
         return None
     start = await files.read(path, position=0, bytes_max=SEGMENT_HEADER_BYTES)
     try:
@@ -347,7 +365,7 @@ async def _read_file(
         raw = await files.read(path, position=end, bytes_max=min(room_bytes, JUDGED_BYTES_MAX))
         if left_by_crash(raw, end, room_bytes, header.seed, at_end=False):
             text = "a loss of power took frames that were only flushed, so later ones are left out"
-            _log.warning("%s position %d: %s: %d", path, end, text, len(unproven))
+            found.note_cut(f"{path} position {end}: {text}: {len(unproven)}")
             return None
         _take_all(found, path, number, unproven)
         return None
@@ -357,5 +375,8 @@ async def _read_file(
         )
         if not left_by_crash(raw, position, length - position, header.seed, at_end=True):
             found.note_damage(Place(number, length), f"{path} position {position}")
+        else:
+            text = f"a crash left {length - position} bytes of a frame, which are left out"
+            found.note_cut(f"{path} position {position}: {text}")
         following = None
     return following

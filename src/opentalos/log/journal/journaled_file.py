@@ -219,6 +219,12 @@ class JournaledFile:
         if self.unwritten.bytes:
             await self._write((), 0)
 
+    async def write_through(self, chunks: Sequence[bytes]) -> int:
+        """Write what is left and ``chunks`` to the file; see ``commit``. Raises: TalosError."""
+        self._check_alive()
+        await self._write(chunks, sum(map(len, chunks)))
+        return self.length
+
     async def close(self) -> int:
         """Write what is left and close; see the port. A dead one only gives its descriptor back."""
         if self._closed:

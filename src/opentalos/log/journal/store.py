@@ -260,6 +260,7 @@ class JournaledFiles:
             self._files, name, fence, self._former_memory
         )
         self.settings.counters.recoveries += 1
+        self.settings.counters.tails_cut += len(former.cuts)
         self._on_former()
         return former
 
@@ -290,3 +291,16 @@ def forget_former(journaled: JournaledFiles, name: str) -> None:
     former = journaled.formers.pop(name, None)
     if former is not None:
         former.forget_all()
+
+
+def held_by_formers(journaled: JournaledFiles) -> set[str]:
+    """Segments of which a journal of another process has bytes."""
+    return {path for former in journaled.formers.values() for path in former.segments()}
+
+
+async def of_formers(journaled: JournaledFiles, path: str) -> Extents | None:
+    """What journals of other processes have of a segment. Raises: TalosError."""
+    for former in journaled.formers.values():
+        if former.has(path):
+            return await former.whole(journaled._files, path)
+    return None

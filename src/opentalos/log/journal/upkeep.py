@@ -14,7 +14,7 @@ from opentalos.log.journal.former import FormerJournal
 from opentalos.log.journal.journal import Journal, end_journal
 from opentalos.log.journal.journaled_file import JournaledFile, written_quietly
 from opentalos.log.journal.store import JournaledFiles, forget_former
-from opentalos.model.errors import OutcomeUnknown, TalosError, Unavailable
+from opentalos.model.errors import CorruptLog, OutcomeUnknown, TalosError, Unavailable
 from opentalos.model.message import PartitionKey
 from opentalos.ports.file_store import FileStore
 
@@ -54,14 +54,26 @@ def due(files: Iterable[JournaledFile], spare: int, before_s: float) -> list[Jou
 class Named(Protocol):
     """What manifests say; see ``maintenance/registered.py``."""
 
-    async def needed(self, path: str, *, decide: bool = False) -> bool: ...
+    async def needed(self, path: str) -> bool: ...
     async def journals(self) -> dict[str, list[PartitionKey]]: ...
+
+
+class Held(Protocol):
+    """What former journals have; see ``manifest/held_segments.py``. ``alone``: no other server
+    lives. ``recover_soon`` opens partitions that a journal is kept for; ``forget_if_settled`` lets
+    a journal forget a segment, if nobody needs what it has.
+    """
+
+    @property
+    def alone(self) -> bool: ...
+    def recover_soon(self, keys: Iterable[PartitionKey]) -> None: ...
+    async def forget_if_settled(self, former: FormerJournal, path: str) -> bool: ...
 
 
 class JournalUpkeep:
     """``registered`` answers from the manifests; ``reopen`` opens a partition again whose segment
     could not be written out; ``roll`` writes a segment out, closes its file and seals it;
-    ``recover_soon`` recovers partitions that a former journal is kept for.
+    ``held`` answers for what former journals have.
     """
 
     def __init__(
@@ -71,11 +83,13 @@ class JournalUpkeep:
         registered: Named,
         reopen: Callable[[str], None],
         roll: Callable[[str], Awaitable[None]],
-        recover_soon: Callable[[Iterable[PartitionKey]], None],
+        held: Held,
     ) -> None:
         self._files, self._journaled = files, journaled
         self._registered, self._reopen, self._roll = registered, reopen, roll
-        self._recover_soon = recover_soon
+        self._held = held
+        self._first: asyncio.Task[None] | None = None  # see ``known``
+        self._all_known = False
         self._to_roll: dict[str, None] = {}  # late segments whose files are not made yet
         self._rolls: dict[asyncio.Task[None], None] = {}
         journaled.roll_soon = self._roll_soon
@@ -95,7 +109,8 @@ class JournalUpkeep:
     async def close(self) -> None:
         """End the passes; the journals stay as they are."""
         self._to_roll.clear()
-        tasks = [*self._rolls, *([] if self._task is None else [self._task])]
+        own = [task for task in (self._task, self._first) if task is not None]
+        tasks = [*self._rolls, *own]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -130,6 +145,35 @@ class JournalUpkeep:
         for former in list(self._journaled.formers.values()):
             await _apart(f"journal {former.name}", self._end_former(former))
 
+    async def known(self) -> None:
+        """Return once the journals of servers that ended were read, which a manifest that came back
+        older does not name; only where no other server lives. Raises: TalosError: call again.
+        """
+        if self._all_known:
+            return
+        if self._first is None:
+            self._first = asyncio.get_running_loop().create_task(
+                self._read_unnamed(), name="log-journal-search"
+            )
+            self._first.add_done_callback(self._first_ended)
+        await asyncio.shield(self._first)
+
+    def _first_ended(self, task: asyncio.Task[None]) -> None:
+        self._first = None
+        if not task.cancelled() and task.exception() is None:
+            self._all_known = True
+
+    async def _read_unnamed(self) -> None:
+        if not self._held.alone:  # a fence would cost servers that live an opening: see ``search``
+            return
+        left = {path.split("/")[1] for path in await self._files.list(ROOT) if _is_part(path)}
+        left.difference_update(self._journaled.own, self._journaled.formers)
+        for name in sorted(left):
+            try:
+                await self._journaled.read_former(name, FENCE_DEADLINE_S)
+            except CorruptLog as error:  # it has ended meanwhile, or none of it is left
+                _log.warning("%s", error)
+
     async def search(self) -> None:
         """Make sure that journals of other processes end, and forget those that ended.
 
@@ -147,7 +191,7 @@ class JournalUpkeep:
             found.pop(name, None)
         named = await self._registered.journals() if found or formers else {}
         kept = [*formers, *(name for name, left in found.items() if left)]
-        self._recover_soon([key for name in kept for key in named.get(name, ())])
+        self._held.recover_soon([key for name in kept for key in named.get(name, ())])
         unnamed = [name for name, left in found.items() if left and name not in named]
         for name in unnamed:
             reading = self._journaled.read_former(name, FENCE_DEADLINE_S)
@@ -157,11 +201,12 @@ class JournalUpkeep:
         await self._forget_ended(ended)
 
     async def _end_torn(self, fenced: list[str]) -> None:
-        """End damaged journals that no manifest names since their fence: nothing was acknowledged
-        there. A power loss leaves them, if the first write of a journal was under way.
+        """End damaged journals without a segment that no manifest names since their fence: nothing
+        was acknowledged there. A power loss leaves them, if the first write of a journal was under
+        way.
         """
-        formers = self._journaled.formers
-        torn = [formers[name] for name in fenced if name in formers and formers[name].damage]
+        found = [self._journaled.formers.get(name) for name in fenced]
+        torn = [each for each in found if each and each.damage and not each.segments()]
         named = await self._registered.journals() if torn else {}
         for former in torn:
             if former.name not in named:
@@ -266,9 +311,8 @@ class JournalUpkeep:
     async def _end_former(self, former: FormerJournal) -> None:
         """End a fenced journal once each segment that needs it is sealed, whoever did it."""
         for path in former.segments()[:CHECKED_PER_PASS]:
-            if await self._registered.needed(path, decide=True):
+            if not await self._held.forget_if_settled(former, path):
                 return
-            former.forget(path)
         if former.segments():
             return
         # Files of one that is damaged stay for whoever repairs it.
@@ -283,6 +327,11 @@ class JournalUpkeep:
             if asyncio.get_running_loop().time() >= self._search_s:
                 self._search_s += SEARCH_S
                 await _apart("the journal", self.search())
+
+
+def _is_part(path: str) -> bool:
+    """Whether it is a file with frames of a journal."""
+    return number_of(path) is not None
 
 
 async def _apart(what: str, step: Awaitable[object]) -> bool:

@@ -4,6 +4,9 @@ Each block says up to where the log was committed when it was written, so only t
 witness: rot there can look like a torn write. An end mark is a block without messages that names
 the last commit; from then on rot in it is known to be rot.
 
+A file whose first group is its only one has no witness that it was registered either, so without
+end marks it gets this one (``manifest/leftovers.py``).
+
 A mark costs a commit, so it is written only for a partition without a put for a while, while no
 partition has work, and by ``MARKS_AT_ONCE_MAX`` per look for the whole server. A partition whose
 last group has a witness gets none.
@@ -15,7 +18,6 @@ import logging
 from opentalos.log.context import LogContext
 from opentalos.log.partition.state import State
 from opentalos.log.partition.writer import PartitionWriter
-from opentalos.log.segment.format import BlockPlace, end_mark_block
 from opentalos.model.limits import LogLimits
 
 _log = logging.getLogger(__name__)
@@ -23,6 +25,7 @@ _log = logging.getLogger(__name__)
 MARKS_AT_ONCE_MAX = 2  # under way; a look begins no more
 LOOKED_AT_MAX = 64  # partitions of one look
 _MS_PER_S = 1_000
+FIRST_MARK_S = 1.0  # idle for so long, if there are no end marks
 
 
 class EndMarks:
@@ -30,7 +33,8 @@ class EndMarks:
 
     def __init__(self, limits: LogLimits) -> None:
         self._context: LogContext | None = None  # from ``start`` to ``close``
-        self._idle_s = limits.end_mark_ms / _MS_PER_S
+        self._idle_s = limits.end_mark_ms / _MS_PER_S or FIRST_MARK_S
+        self._first_only = not limits.end_mark_ms
         self._waiting: dict[PartitionWriter, None] = {}  # bounded by the open partitions
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -74,6 +78,8 @@ class EndMarks:
             segment = writer.segment
             if segment is None or segment.marked or not context.guard.steady():
                 continue
+            if self._first_only and segment.witnessed:
+                continue
             if now_s - writer.last_put_s < self._idle_s:
                 waiting[writer] = None
             elif not writer.busy():
@@ -100,12 +106,8 @@ async def mark_end(writer: PartitionWriter) -> None:
         return
     if writer.state is not State.OPEN:
         return
-    view = segment.view
-    place = BlockPlace(view.seed, view.next_offset, segment.state.last_append_ms)
-    mark = end_mark_block(view.next_offset, place)
     try:
-        length = await writer.bounded(segment.file.commit([mark]))
-        segment.mark_written(len(mark), length)
+        await writer.bounded(segment.write_mark())
     except Exception as error:
         if writer.segment is segment:
             writer.write_failed(error)

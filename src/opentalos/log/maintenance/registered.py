@@ -3,24 +3,27 @@
 A path has topic, partition and epoch in it, so it leads to its manifest.
 """
 
+import asyncio
+
 from opentalos.log.journal.slots import Standing
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import NOTHING, ManifestStore
 from opentalos.log.segment.format import parse_file_name
 from opentalos.model.message import PartitionKey
 
+LOADS_AT_ONCE = 64
+LISTED_AT_ONCE = 1_024  # tasks
+
 
 class Registered:
-    """Reads manifests; it changes none, but may make a change under way impossible."""
+    """Reads manifests; it changes none."""
 
     def __init__(self, manifests: ManifestStore) -> None:
         self._manifests = manifests
 
-    async def needed(self, path: str, *, decide: bool = False) -> bool:
+    async def needed(self, path: str) -> bool:
         """Whether the segment is its partition's unsealed one, or may still become it.
 
-        ``decide``: make sure that it does not become it. A segment is in its journal before its
-        manifest names it, so without that the journal could be ended in between.
         Raises: TalosError: not known.
         """
         key, epoch = _parsed(path)
@@ -29,9 +32,8 @@ class Registered:
         unsealed = manifest.unsealed
         if unsealed is not None and unsealed.path(key) == path:
             return True
-        if versioned is NOTHING or manifest.epoch > epoch or _names(manifest, key, path):
-            return False
-        return not decide or not await self._manifests.refuse_older(key, versioned)
+        gone = versioned is NOTHING or manifest.epoch > epoch
+        return not (gone or _names(manifest, key, path))
 
     async def standing(self, path: str) -> Standing:
         """Whose the segment is now. Raises: TalosError: not known."""
@@ -44,9 +46,16 @@ class Registered:
     async def journals(self) -> dict[str, list[PartitionKey]]:
         """Those that any manifest names, and whose. Raises: TalosError: not known."""
         found: dict[str, list[PartitionKey]] = {}
-        for key in await self._manifests.partitions():
-            journal = (await self._manifests.load(key)).manifest.journal
-            found.setdefault(journal, []).append(key)
+        room = asyncio.Semaphore(LOADS_AT_ONCE)
+
+        async def look(key: PartitionKey) -> None:
+            async with room:
+                manifest = await self._manifests.load(key)
+            found.setdefault(manifest.manifest.journal, []).append(key)
+
+        keys = await self._manifests.partitions()
+        for first in range(0, len(keys), LISTED_AT_ONCE):
+            await asyncio.gather(*map(look, keys[first : first + LISTED_AT_ONCE]))
         return found
 
 

@@ -1,7 +1,9 @@
 """Journals of a storage that no server uses: read for ``verify``, without a fence."""
 
 from opentalos.log.journal.extents import Extents
+from opentalos.log.journal.format import ROOT
 from opentalos.log.journal.former import FormerJournal, read_former
+from opentalos.log.journal.laid_over import LaidOver
 from opentalos.log.segment.format import SEGMENT_HEADER_BYTES
 from opentalos.log.segment.scan import Readable
 from opentalos.model.errors import CorruptLog, NotFound
@@ -10,31 +12,14 @@ from opentalos.ports.file_store import FileStore
 _LENGTH_MAX = 1 << 62  # of a file, to search its end
 
 
-class LaidOver:
-    """A segment's file with what its journal has of it; ``length`` is that of both."""
-
-    def __init__(self, files: Readable, extents: Extents, length: int) -> None:
-        self._files, self._extents = files, extents
-        self.length = max(length, extents.end)
-        self.gap = extents.first_gap(length)  # where bytes are missing, or None
-
-    async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
-        """See the port."""
-        try:
-            raw = await self._files.read(path, position=position, bytes_max=bytes_max)
-        except NotFound:
-            if self._extents.start != 0:
-                raise
-            raw = b""  # a late segment: the journal has all of it
-        return self._extents.laid_over(raw, position, bytes_max)
-
-
 class StoredJournals:
     """Each is read once, with the length that its files have."""
 
     def __init__(self, files: FileStore) -> None:
         self._files = files
         self._formers: dict[str, FormerJournal] = {}
+        self._all: dict[str, str] | None = None  # segments, and which journal has bytes of them
+        self._reported: set[str] = set()
 
     async def lay_over(self, path: str, name: str) -> tuple[LaidOver, str]:
         """The segment with what the journal has of it; and what is wrong, or an empty string."""
@@ -60,6 +45,29 @@ class StoredJournals:
         except CorruptLog:
             return False
         return extents.start == 0 and extents.first_gap(0) is None
+
+    async def held(self, folder: str) -> dict[str, str]:
+        """Segments below ``folder`` that any journal has bytes of, and which."""
+        if self._all is None:
+            self._all = {}
+            for name in sorted({path.split("/")[1] for path in await self._files.list(ROOT)}):
+                try:
+                    former = await self._former(name)
+                except CorruptLog:  # nothing of it is left; who names it says so
+                    continue
+                self._all.update(dict.fromkeys(former.segments(), name))
+        return {path: name for path, name in self._all.items() if path.startswith(folder)}
+
+    def findings(self) -> list[tuple[str, bool]]:
+        """What is wrong with those that were read, each once; whether it is damage."""
+        found = []
+        for name, former in self._formers.items():
+            if name not in self._reported:
+                self._reported.add(name)
+                found += [(f"journal {name}: {cut}", False) for cut in former.cuts]
+                if former.damage and former.segments():
+                    found.append((former.damage, True))
+        return found
 
     async def _former(self, name: str) -> FormerJournal:
         found = self._formers.get(name)

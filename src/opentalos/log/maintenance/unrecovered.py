@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from opentalos.log.context import LogContext
+from opentalos.log.journal.store import held_by_formers
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.partition.jobs import recover_unused
 from opentalos.log.partition.partition_log import PartitionLog
@@ -119,7 +120,7 @@ class UnrecoveredPartitions:
         if not context.guard.steady():
             return False
         manifest = (await context.manifests.load(key)).manifest
-        if not self._needs(manifest):
+        if not (self._needs(manifest) or self._is_held(key)):
             return True
         log = self._log_of(key)
         if log is None or log.writer.busy() or context.guard.wait_s(key, manifest) > 0:
@@ -131,6 +132,11 @@ class UnrecoveredPartitions:
             raise PartitionNotServing("the storage does not answer") from error
         context.counters.journal.unused_recovered += 1
         return True
+
+    def _is_held(self, key: PartitionKey) -> bool:
+        """Whether a former journal has a segment that only an opening can judge."""
+        folder = f"{key.topic_uuid}/{key.partition}/"
+        return any(path.startswith(folder) for path in held_by_formers(self._context.journaled))
 
     def _needs(self, manifest: Manifest) -> bool:
         own = self._context.journaled.own

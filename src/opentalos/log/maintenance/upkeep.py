@@ -16,6 +16,7 @@ from opentalos.log.maintenance.merge import SegmentMerger
 from opentalos.log.maintenance.retention import NOT_METERED, Retained, droppable, miscounted
 from opentalos.log.maintenance.room import IDLE_S, room, surplus
 from opentalos.log.maintenance.unread import UnreadPartitions
+from opentalos.log.manifest.aside import sweep
 from opentalos.log.partition.decisions import Due, segment_due
 from opentalos.log.partition.jobs import drop, recount, seal
 from opentalos.log.partition.partition_log import PartitionLog
@@ -31,6 +32,7 @@ _log = logging.getLogger(__name__)
 SPACE_INTERVAL_S = 1.0  # between two measurements of the free space while something is written
 PARTITIONS_PER_STEP = 50  # partitions checked before the loop has its turn
 JOBS_AT_ONCE_MAX = 200  # above it a pass waits
+SWEEP_S = 3_600.0  # between sweeps of what was set aside
 ROOM_JOBS_MAX = 32  # seals at once that make room; puts need the same lanes and threads
 JOBS_WAIT_S = 1.0  # for one of them to end
 STALLED_AFTER_S = 3.0  # a job that takes longer counts no more: its storage hangs, others' need not
@@ -66,6 +68,7 @@ class Upkeep:
         self._clock_record = ClockRecord(context)
         self.merger = SegmentMerger(context)
         self._bytes_seen = -1
+        self._sweep_s = 0.0  # loop time of the next sweep of what was set aside
 
     async def start(self) -> None:
         """Measure the space once, then keep running."""
@@ -114,6 +117,16 @@ class Upkeep:
             if number % PARTITIONS_PER_STEP == 0:
                 await self._free(JOBS_AT_ONCE_MAX)
         await self._delete_due(loop_s)
+        if loop_s >= self._sweep_s:
+            self._sweep_s = loop_s + SWEEP_S
+            await self.sweep_aside()
+
+    async def sweep_aside(self) -> None:
+        """Delete what any server set aside for long enough. Raises: TalosError."""
+        context = self._context
+        now_ms = context.time.retention_ms()
+        if now_ms is not None:
+            await sweep(context.files, now_ms)
 
     def _is_ours(self, writer: PartitionWriter) -> bool:
         return self._context.guard.refusal(writer.key) is None

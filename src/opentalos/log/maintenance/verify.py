@@ -1,7 +1,7 @@
 """Verifies stored logs: every CRC, offset, ``committed``, side index and manifest.
 
 For a storage that no server uses meanwhile. Damage is what no server can put right. What a crash
-leaves behind (a torn tail, orphans of smaller epochs) is a note: the next opening deals with it. A
+leaves behind (a torn tail, orphans) is a note: the next opening deals with it. A
 side index that is missing or wrong can be rebuilt from its sound segment, which ``repair`` does;
 nothing else is ever written.
 """
@@ -11,6 +11,16 @@ from enum import Enum
 from typing import NamedTuple
 
 from opentalos.log.maintenance.stored_journals import StoredJournals
+from opentalos.log.manifest.aside import ROOT as ASIDE
+from opentalos.log.manifest.end_proof import check_known, check_last_segment
+from opentalos.log.manifest.leftovers import (
+    NO_OFFSET,
+    Verdict,
+    examine,
+    judge,
+    least_base,
+    split,
+)
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import ManifestStore
 from opentalos.log.partition.queue import name_of
@@ -38,7 +48,7 @@ from opentalos.log.segment.view import (
 )
 from opentalos.model.errors import CorruptLog, NewerFormat, NotFound
 from opentalos.model.limits import LogLimits
-from opentalos.model.message import PartitionKey
+from opentalos.model.message import Durability, PartitionKey
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 
@@ -103,6 +113,7 @@ class LogVerifier:
         self._files, self._manifests = files, ManifestStore(meta, "verify")
         self._names, self._repair = names or {}, repair  # of topics, by uuid
         self._journals = StoredJournals(files)
+        self._end, self._may_be_cut = 0, False  # of the partition that is being checked
         self.blocks = self.bytes = 0  # checked so far; for the summary
 
     def name_of(self, key: PartitionKey) -> str:
@@ -129,12 +140,21 @@ class LogVerifier:
             text = f"{self.name_of(key)}: its deletion did not end; repeated at start"
             yield Finding(Kind.NOTE, key, text)
             return
-        async for finding in self._check_files(key, manifest):
-            yield finding
+        self._end, self._may_be_cut = manifest.sealed_next, False
         for segment in manifest.segments:
             async for finding in self._check_segment(key, segment, manifest):
                 yield finding
             on_segment()
+        try:
+            await check_last_segment(self._files, key, manifest)
+            if not self._may_be_cut:
+                check_known(key, manifest, self._end)
+        except (CorruptLog, NewerFormat) as error:
+            yield Finding(Kind.DAMAGE, key, f"{self.name_of(key)}: {error}")
+        async for finding in self._check_files(key, manifest):
+            yield finding
+        for text, damage in self._journals.findings():
+            yield Finding(Kind.DAMAGE if damage else Kind.NOTE, key, text)
 
     async def segments(self, key: PartitionKey) -> int:
         """How many segments ``check`` will go through; 0 if the manifest cannot be read."""
@@ -151,20 +171,49 @@ class LogVerifier:
             kept.add(path)
             if (await self._read_side_index(path))[0] is None:
                 yield self._found(Kind.DAMAGE, key, path, "with the log's state is unusable")
-        for path in await self._files.list(f"{key.topic_uuid}/{key.partition}"):
+        folder = f"{key.topic_uuid}/{key.partition}"
+        present = await self._files.list(folder)
+        held = await self._journals.held(f"{folder}/")
+        doubtful = split(key, manifest, [*present, *(held.keys() - set(present))]).doubtful
+        for path in sorted({*present, *held} - kept):
             parsed = parse_file_name(path)
-            if path in kept:
-                continue
             if parsed is None:
                 yield self._found(Kind.NOTE, key, path, "is no file of a log")
             elif parsed[1] > manifest.epoch:
                 text = (
-                    f"is of epoch {parsed[1]}, the manifest only of {manifest.epoch}: the "
-                    "coordination data was rolled back"
+                    f"is of epoch {parsed[1]}, the manifest only of {manifest.epoch}: a store was "
+                    "rolled back; talos log repair adopts the file"
                 )
                 yield self._found(Kind.DAMAGE, key, path, text)
-            else:
+            elif path in doubtful:
+                yield await self._judged(key, manifest, path, held.get(path, ""))
+            elif path in present:
                 yield self._found(Kind.NOTE, key, path, "is an orphan")
+        for path in await self._files.list(f"{ASIDE}/{folder}"):
+            text = "is set aside: nothing proves that its messages were acknowledged"
+            yield self._found(Kind.NOTE, key, path, text)
+
+    async def _judged(self, key: PartitionKey, manifest: Manifest, path: str, held: str) -> Finding:
+        """What a file is that no manifest names."""
+        files: Readable = self._files
+        if held:
+            files, _ = await self._journals.lay_over(path, held)
+        found = await examine(files, path)
+        if NO_OFFSET < found.base_offset < least_base(manifest):
+            return self._found(Kind.NOTE, key, path, "is an orphan")
+        place = f"in journal {held}, " if held else ""
+        what = f"{place}has messages from offset {found.base_offset} to {found.next_offset - 1}"
+        verdict = judge(found, self._end, may_be_cut=self._may_be_cut)
+        if verdict is Verdict.NEWER:
+            text = (
+                f"{what}, the manifest ends the log at {self._end}: a store was rolled back; talos "
+                "log repair adopts the file"
+            )
+            return self._found(Kind.DAMAGE, key, path, text)
+        if verdict is Verdict.UNPROVEN:
+            text = f"{what}, and nothing proves that they were acknowledged: it will be set aside"
+            return self._found(Kind.NOTE, key, path, text)
+        return self._found(Kind.NOTE, key, path, "is an orphan")
 
     def _found(self, kind: Kind, key: PartitionKey, path: str, text: str) -> Finding:
         return Finding(kind, key, f"{self.name_of(key)}: {path} {text}", path)
@@ -201,6 +250,8 @@ class LogVerifier:
         self.bytes += scan.position
         self.blocks += index.blocks
         if not segment.sealed:
+            self._end = scan.next_offset
+            self._may_be_cut = header.durability is not Durability.SYNCED
             return
         if sound:
             for text in _seal_faults(segment, scan):

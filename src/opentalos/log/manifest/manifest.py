@@ -12,8 +12,9 @@ Shape: one JSON object, UTF-8: version, epoch, owner, instance, change, start, d
     Optional: journal (the name of the one that may hold the end of the unsealed segment; such a
     record has version 3), late (that segment may have no file yet, and the journal all of it; such
     a record has version 4), end_state (the log's state at the end of the last sealed segment,
-    base64), handed_over, and metered ([offset below which all is metered, earliest append time
+    base64), handed_over, cut, and metered ([offset below which all is metered, earliest append time
     of later messages, offset from which on nothing was left out]).
+    The last member is a checksum (wire/record_crc.py); older servers write none.
     ``instance`` and ``change`` make every written value unique, so a read resolves the outcome
     of an unknown compare-and-set.
 """
@@ -28,6 +29,7 @@ from opentalos.log.metering.meter import Mark
 from opentalos.log.segment.format import segment_path
 from opentalos.model.errors import CorruptLog, ManifestFull, NewerFormat
 from opentalos.model.message import PartitionKey
+from opentalos.wire.record_crc import checked, with_crc
 
 _VERSION_WITHOUT_FLOOR = 4
 MANIFEST_VERSION = 5
@@ -96,6 +98,9 @@ class Manifest:
     journal: str = ""  # that may hold the end of the unsealed segment
     late: bool = False  # the unsealed segment may have no file yet
     floor: int = 0  # nothing below it is given to readers; its segments are dropped later
+    # A loss of power may have taken flushed messages that groups had read: their positions prove
+    # nothing of this log.
+    cut: bool = False
 
     @property
     def unsealed(self) -> Segment | None:
@@ -208,13 +213,15 @@ class Manifest:
             fields.update(version=_VERSION_WITHOUT_FLOOR, late=True)
         if self.floor > self.start:
             fields.update(version=MANIFEST_VERSION, floor=self.floor)
+        if self.cut:
+            fields["cut"] = True
         if self.end_state:
             fields["end_state"] = b64encode(self.end_state).decode()
         if self.handed_over:
             fields["handed_over"] = True
         if self.metered is not None:
             fields["metered"] = self.metered
-        value = json.dumps(fields, separators=(",", ":")).encode()
+        value = with_crc(json.dumps(fields, separators=(",", ":")).encode())
         if len(value) > MANIFEST_BYTES_MAX:
             raise ManifestFull(
                 f"{len(self.segments)} segments do not fit into one manifest of at most "
@@ -226,7 +233,7 @@ class Manifest:
     def decode(cls, value: bytes) -> "Manifest":
         """Parse a record's value. Raises: CorruptLog, NewerFormat."""
         try:
-            return _from_json(json.loads(value))
+            return _from_json(json.loads(checked(value)))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptLog(f"manifest cannot be read: {error!r}") from error
 
@@ -264,5 +271,6 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
         journal=fields.get("journal", ""),
         late=fields.get("late", False),
         floor=fields.get("floor", 0),
+        cut=fields.get("cut", False),
         metered=Mark(*map(int, metered)) if metered else None,
     )

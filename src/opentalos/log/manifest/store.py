@@ -64,6 +64,11 @@ class ManifestStore:
         except CorruptLog as error:
             raise CorruptLog(f"{manifest_path(key)}: {error}") from error
 
+    async def version_of(self, key: PartitionKey) -> int:
+        """The record's version, whether it can be read or not."""
+        record = await self.meta.get(manifest_path(key))
+        return ABSENT if record is None else record.version
+
     async def change(
         self, key: PartitionKey, versioned: VersionedManifest, manifest: Manifest
     ) -> VersionedManifest:

@@ -12,7 +12,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
+from opentalos.log.context import LogContext
 from opentalos.log.journal.journaled_file import JournaledFile
+from opentalos.log.manifest.aside import ROOT as ASIDE
 from opentalos.log.manifest.manifest import END_STATE_BYTES_MAX, Manifest, Segment
 from opentalos.log.manifest.store import NOTHING, VersionedManifest
 from opentalos.log.partition.decisions import is_outdated
@@ -27,7 +29,6 @@ from opentalos.log.segment.view import read_side_index, rebuild_side_index, stor
 from opentalos.log.segment.writer import (
     OpenSegment,
     delete_if_gone,
-    finish_soon,
     seal_segment,
     sealed_entry,
     side_index_of,
@@ -42,10 +43,11 @@ from opentalos.model.errors import (
     StoreUnavailable,
     TalosError,
 )
-from opentalos.model.message import Durability
+from opentalos.model.message import Durability, PartitionKey
 
 _log = logging.getLogger(__name__)
 
+FINISH_AFTER_S = 0.5  # the new owner opens first: both work on the same DataNodes
 IDLE_S = 10.0  # without a put: another one soon is not expected
 
 
@@ -159,8 +161,11 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
     context = writer.context
     path = segment.view.path
     drained_s = loop.time()
-    side = side_index_of(segment) if keeps else None
+    least_s = context.limits.commit_deadline_s / 2  # as in ``_closed``
     try:
+        if keeps:
+            await writer.bounded(segment.write_mark(last=True), least_s=least_s)
+        side = side_index_of(segment) if keeps else None
         end_state = segment.state.encode()
         # A slot is given back as soon as possible, and a side index would wait for another one
         # behind the files of all segments that are sealed at the same time.
@@ -168,7 +173,6 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
         index_later = slotted and len(end_state) <= END_STATE_BYTES_MAX
         at_once = handing_over and not slotted and _may_close_later(segment, end_state)
         if at_once:
-            least_s = context.limits.commit_deadline_s / 2  # as in ``_closed``
             await writer.bounded(segment.write_out(), least_s=least_s)
         closed = at_once or (segment.late and not keeps)
         if closed:  # a late one that keeps nothing makes no file for that
@@ -191,7 +195,7 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
     context.counters.seals += 1
     writer.sealed(versioned)
     if at_once:
-        finish_soon(context, writer.key, segment, side)
+        _finish_soon(context, writer.key, segment, side)
     elif side is not None and index_later:
         write_side_index_soon(context, writer.key, path, side)
     if side is None:
@@ -213,6 +217,27 @@ def _may_close_later(segment: OpenSegment, end_state: bytes) -> bool:
     """
     synced = segment.durability is Durability.SYNCED
     return synced and len(end_state) <= END_STATE_BYTES_MAX
+
+
+def _finish_soon(
+    context: LogContext, key: PartitionKey, segment: OpenSegment, side: SideIndex | None
+) -> None:
+    """Close a segment that the manifest names as sealed by now, and store its side index.
+
+    Every byte of it was committed and none is written any more, so the next owner need not wait.
+    """
+
+    async def close() -> None:
+        await asyncio.sleep(FINISH_AFTER_S)
+        try:
+            async with asyncio.timeout(context.limits.recover_deadline_s):
+                await seal_segment(segment)
+        except (TalosError, TimeoutError) as error:  # its new owner does: ``close_handed_over``
+            _log.warning("%s was not closed: %s", segment.view.path, str(error) or "it hangs")
+        if side is not None:
+            write_side_index_soon(context, key, segment.view.path, side)
+
+    context.background.start(close)
 
 
 async def _closed(writer: PartitionWriter, segment: OpenSegment, side: SideIndex | None) -> Segment:
@@ -344,7 +369,9 @@ async def delete(writer: PartitionWriter) -> None:
     if versioned is not NOTHING and not versioned.manifest.deleted:
         tombstone = versioned.manifest.tombstone(context.manifests.instance)
         versioned = await context.manifests.change(writer.key, versioned, tombstone)
-    for path in await context.files.list(f"{writer.key.topic_uuid}/{writer.key.partition}"):
+    folder = f"{writer.key.topic_uuid}/{writer.key.partition}"
+    set_aside = await context.files.list(f"{ASIDE}/{folder}")
+    for path in [*set_aside, *await context.files.list(folder)]:
         context.views.forget(path)
         await context.files.delete(path)
     await writer.close_abandoned()  # an open descriptor would keep the space of a deleted file

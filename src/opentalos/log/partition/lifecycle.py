@@ -46,6 +46,7 @@ class PartitionLifecycle(PutQueue):
         "abandoned",
         "arrivals",
         "damage",
+        "end_proven",
         "last_put_s",
         "meter",
         "next_offset",
@@ -70,6 +71,7 @@ class PartitionLifecycle(PutQueue):
         self.view: SegmentView | None = None  # of the unsealed segment, also while re-opening
         self.versioned: VersionedManifest = NOTHING
         self.next_offset = 0  # the high watermark: no message from here on is shown
+        self.end_proven = False  # of a sealed log: nothing says that it was longer
         self.total_bytes: int | None = None  # ever appended; None: not looked up yet
         self.meter = _meter_of(settings)
         self.last_put_s = 0.0
@@ -117,7 +119,7 @@ class PartitionLifecycle(PutQueue):
         if self.state is not State.FENCED:
             self._move(Event.SEALED)
         self._forget_segment()
-        self.view, self.versioned = None, versioned
+        self.view, self.versioned, self.end_proven = None, versioned, True
         if not self.queue:
             self.queue = NO_BLOCKS
 
@@ -189,10 +191,14 @@ class PartitionLifecycle(PutQueue):
         self.state = state
         self.readable = state in READABLE  # ``versioned`` and ``next_offset`` are true
         self.served = state not in GONE  # reads and puts may expect an answer from here
+        if not self.served:
+            self.context.damaged.pop(self, None)
 
     def _take(self, versioned: VersionedManifest) -> None:
         """A manifest whose segments are all sealed is the truth."""
         self._meter_from(versioned.manifest)
+        ours = versioned.manifest.instance == self.context.manifests.instance
+        self.end_proven = self.end_proven and ours
         self.versioned = versioned
         self.next_offset = versioned.manifest.sealed_next
         self.view = None

@@ -75,6 +75,7 @@ class RecoveredEnd(NamedTuple):
     next_offset: int  # C: where the new segment begins
     state: LogState
     tail: Tail
+    may_be_cut: bool = False  # a loss of power may have taken flushed messages behind it
 
     @property
     def tail_end(self) -> int:
@@ -83,6 +84,15 @@ class RecoveredEnd(NamedTuple):
             return self.next_offset
         block, base_offset, _, _ = self.tail[-1]
         return base_offset + block.messages
+
+    def view(self, key: PartitionKey) -> SegmentView | None:
+        """The former last segment as readers may see it, if the log cannot be continued."""
+        if self.sealed is None or self.side is None:
+            return None
+        side = self.side
+        view = SegmentView(self.sealed.path(key), side.seed, side.base_offset, side.sparse)
+        view.show_to(side.next_offset, side.segment_bytes)
+        return view
 
 
 async def sealed_end(
@@ -136,7 +146,7 @@ class EndRecovery:
         tail = await _read_tail(fixed, path, scan)
         keeps = self._copy_from >= scan.state_end and keeps_state(versioned.manifest, scan.state)
         if scan.tail_position == scan.state_end and not keeps:  # perhaps it has no file at all
-            return RecoveredEnd(None, None, scan.tail_offset, scan.state, tail)
+            return RecoveredEnd(None, None, scan.tail_offset, scan.state, tail, self._may_be_cut())
         scan.index.cut(scan.tail_position)
         sealed = last._replace(
             next_offset=scan.tail_offset,
@@ -153,7 +163,7 @@ class EndRecovery:
             # The new segment continues the scan's state, so the side index gets a copy.
             LogState.decode(scan.state.encode()),
         )
-        return RecoveredEnd(sealed, side, scan.tail_offset, scan.state, tail)
+        return RecoveredEnd(sealed, side, scan.tail_offset, scan.state, tail, self._may_be_cut())
 
     async def _fenced(self, last: Segment, versioned: VersionedManifest) -> int:
         """Fence the segment and the journal it may need; its length with what that has.
@@ -237,7 +247,7 @@ class EndRecovery:
         context.counters.truncated += 1
         _log.warning("log-truncated: %s; flushed messages were lost with it", error)
         state = await last_state(context, self._key, versioned.manifest.with_last_sealed(None))
-        return RecoveredEnd(None, None, last.base_offset, state, [])
+        return RecoveredEnd(None, None, last.base_offset, state, [], may_be_cut=True)
 
     async def _check_damage(
         self, versioned: VersionedManifest, scan: SegmentScan, path: str, length: int

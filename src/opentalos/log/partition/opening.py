@@ -9,31 +9,31 @@
 4. Register: one change seals the old segment at C and names the new one. Only now are the copied
    messages shown or acknowledged (I1, I4).
 
-A crash between any two steps leaves at most an orphan file, which the next owner deletes.
+Before the claim, and once the end of the log is known, the files that the manifest does not name
+are judged (``leftovers``): a crash between any two steps leaves such a file, which is deleted or
+set aside; good segments prove that the manifest came back older, and the partition is refused.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from typing import NamedTuple
 
 from opentalos.log.context import LogContext
 from opentalos.log.journal.journaled_file import given_back
+from opentalos.log.manifest.end_proof import check_last_segment, check_present, check_reached
+from opentalos.log.manifest.leftovers import Leftovers, Unnamed, check_epochs, split
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import VersionedManifest
 from opentalos.log.partition.log_end import (
     Claim,
     EndRecovery,
+    RecoveredEnd,
     sealed_end,
 )
 from opentalos.log.partition.queue import name_of
 from opentalos.log.results import TopicLogSettings
-from opentalos.log.segment.format import (
-    index_path,
-    parse_file_name,
-    segment_path,
-)
 from opentalos.log.segment.index import SideIndex
 from opentalos.log.segment.writer import (
     OpenSegment,
@@ -83,8 +83,10 @@ async def open_partition(
     versioned, present, again = await _claimed(context, key, claim)
     claimed_s = loop.time()
     former = versioned.manifest.unsealed
+    unnamed = split(key, versioned.manifest, present, context.pending_deletions)
+    leftovers = Leftovers(context, key, versioned.manifest)
     try:
-        _drop_orphans(context, key, versioned.manifest, present)
+        check_present(key, versioned.manifest, present)
         if former is None:
             recovered = await sealed_end(context, key, versioned, claim)
         else:
@@ -93,17 +95,20 @@ async def open_partition(
             # Another owner may have taken over meanwhile and have ended the journal that had the
             # rest, which must not count as "not done".
             await _check_owned(context, key, versioned)
+        if not again:  # what this process made and never registered, it never acknowledged
+            await _judge(context, claim, versioned, leftovers, unnamed, recovered)
         claim.recovered(recovered.tail_end)
     except CorruptLog as error:
         # Or have added or dropped these files.
         await _check_owned(context, key, versioned, error)
         raise
+    await leftovers.settle(unnamed)
     recovered_s = loop.time()
     start = SegmentStart(
         versioned.manifest.epoch, recovered.next_offset, recovered.state, recovered.tail
     )
     segment = await create_segment(context, key, settings.durability, start)
-    sealed = versioned.manifest.with_last_sealed(recovered.sealed)
+    sealed = _within(versioned.manifest.with_last_sealed(recovered.sealed), recovered)
     entry = Segment(segment.view.base_offset, segment.epoch)
     try:
         _check_guard(context, key)
@@ -124,6 +129,16 @@ async def open_partition(
     return Opened(versioned, segment)
 
 
+def _within(manifest: Manifest, recovered: RecoveredEnd) -> Manifest:
+    """Nothing else came further than a log whose end a loss of power may have taken."""
+    if not recovered.may_be_cut:
+        return manifest
+    mark, end = manifest.metered, recovered.tail_end
+    if mark is not None:
+        mark = mark._replace(offset=min(mark.offset, end))
+    return replace(manifest, metered=mark, cut=True)
+
+
 async def _check_owned(
     context: LogContext,
     key: PartitionKey,
@@ -141,19 +156,18 @@ async def _claimed(
     """The manifest with the next epoch, owned by this server; the partition's files; and whether
     it was this server's before."""
     versioned = await _former(context, key)
-    # The claim expects the manifest that was loaded before the files are listed, so whatever it
-    # names is among them. What a former owner adds meanwhile is left to the next opening.
-    outcomes = await asyncio.gather(
-        _with_next_epoch(context, key, versioned, claim),
-        context.files.list(f"{key.topic_uuid}/{key.partition}"),
-        return_exceptions=True,
-    )
-    owned, present = outcomes
-    if isinstance(owned, BaseException):
-        raise owned
-    if isinstance(present, BaseException):
-        raise present
     former = versioned.manifest
+    # The claim expects the manifest that was loaded before the files are listed, so whatever it
+    # names is among them. What a former owner adds meanwhile is left to the next opening. A claim
+    # raises the epoch, which would hide that the manifest is older than its files.
+    present = await context.files.list(f"{key.topic_uuid}/{key.partition}")
+    try:
+        check_epochs(key, former, present)
+    except CorruptLog as error:
+        context.counters.corrupt += 1
+        await _check_owned(context, key, versioned, error)
+        raise
+    owned = await _with_next_epoch(context, key, versioned, claim)
     again = _is_ours(context, former)
     if former.handed_over and not again:
         close_handed_over(context, key, former)
@@ -262,43 +276,22 @@ def close_handed_over(context: LogContext, key: PartitionKey, manifest: Manifest
     asyncio.get_running_loop().call_later(CLOSED_AFTER_S, start)
 
 
-def _drop_orphans(
-    context: LogContext, key: PartitionKey, manifest: Manifest, present: Sequence[str]
+async def _judge(
+    context: LogContext,
+    claim: Claim,
+    versioned: VersionedManifest,
+    leftovers: Leftovers,
+    unnamed: Unnamed,
+    recovered: RecoveredEnd,
 ) -> None:
-    """Let what former owners left behind be deleted; check that every registered segment is there.
-
-    Raises: CorruptLog: a file of this epoch or a later one exists, so the manifest is older than
-    the files, or a registered segment is missing. A late one is judged with its journal.
-    """
-    named = {segment.path(key) for segment in manifest.segments}
-    kept = named | {index_path(path) for path in named}
-    if manifest.state_of is not None:
-        log_path = segment_path(key.topic_uuid, key.partition, *manifest.state_of)
-        kept.add(index_path(log_path))
-    orphans = []
-    for path in present:
-        parsed = parse_file_name(path)
-        if parsed is None or path in kept or path in context.pending_deletions:
-            continue
-        if parsed[1] >= manifest.epoch:
-            raise CorruptLog(
-                f"{name_of(key)}: file {path} is of epoch {parsed[1]}, the manifest only of "
-                f"{manifest.epoch}: the coordination data was rolled back"
-            )
-        orphans.append(path)
-    if manifest.late and manifest.unsealed is not None:
-        named.discard(manifest.unsealed.path(key))
-    missing = sorted(named.difference(present))
-    if missing:
-        raise CorruptLog(f"{name_of(key)}: segment file {missing[0]} is missing")
-    if orphans:
-        context.background.start(partial(_delete_orphans, context, orphans))
-
-
-async def _delete_orphans(context: LogContext, orphans: Sequence[str]) -> None:
-    """Beside the opening: each may take seconds to be fenced, and no manifest names it."""
-    for path in orphans:
-        try:
-            await context.files.delete(path)
-        except TalosError as error:
-            _log.warning("orphan %s was not deleted: %s", path, error)
+    """Raises: CorruptLog: something proves that the log was longer. TalosError: not known."""
+    await context.journals_known()
+    end, manifest = recovered.tail_end, versioned.manifest
+    try:
+        await leftovers.judge(unnamed, end, may_be_cut=recovered.may_be_cut)
+        if not recovered.may_be_cut:
+            await check_reached(context, leftovers.key, manifest, end)
+        await check_last_segment(context.files, leftovers.key, manifest)
+    except CorruptLog:
+        claim.damaged(versioned, recovered.view(leftovers.key))
+        raise

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from functools import partial
 
 from opentalos.log.context import LogContext
+from opentalos.log.manifest.end_proof import SealedEnd
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import ABSENT, VersionedManifest
 from opentalos.log.metering.meter import Meter
@@ -40,6 +41,7 @@ from opentalos.log.segment.view import SegmentView
 from opentalos.model.errors import (
     BadRequest,
     CorruptLog,
+    NewerFormat,
     NotFound,
     OffsetOutOfRange,
     PartitionNotServing,
@@ -67,12 +69,13 @@ class PartitionLog:
     partition has left this server.
     """
 
-    __slots__ = ("_context", "_place", "_proof", "append", "key", "writer")
+    __slots__ = ("_context", "_place", "_proof", "_sealed_end", "append", "key", "writer")
 
     def __init__(self, context: LogContext, writer: PartitionWriter) -> None:
         self._context, self.writer, self.key = context, writer, writer.key
         self._place = place_of(writer.key)
         self._proof: EndProof | None = None  # from when it is first needed
+        self._sealed_end: SealedEnd | None = None  # likewise
         # ``append(block, waiter)``: queue a block. Raises Unavailable or RequestError: not done,
         # the waiter is not called. A bound method, to save a call on the hot path.
         self.append = writer.append if context.keys is None else self._append_encrypted
@@ -90,19 +93,23 @@ class PartitionLog:
 
         ``hidden``: also what was deleted for readers, as long as it is stored; for metering.
         At the log's end, waits up to ``hold_s`` for a message, then returns no blocks. Otherwise
-        returns at least one.
+        returns at least one. Of a damaged log nobody knows the end: at the end of what is proven
+        the damage is raised at once.
         Raises: OffsetOutOfRange, CorruptLog, PartitionNotServing and other Unavailable.
         """
-        if offset in (OFFSET_START, OFFSET_END):
-            bounds = await self.offsets()
-            offset = bounds.start if offset == OFFSET_START else bounds.next
+        if offset == OFFSET_START:
+            offset = (await self.proven()).start
+        elif offset == OFFSET_END:
+            offset = (await self.offsets()).next
         deadline_s = asyncio.get_running_loop().time() + hold_s
         wanted = Wanted(offset, messages_max, bytes_max)
         for _ in range(_READ_ATTEMPTS_MAX):
             await self._ready()
+            self._check_end_known(offset)
             if offset == self.writer.next_offset:
                 await self._arrival(offset, deadline_s)
                 self._check_served()
+                self._check_end_known(offset)
                 if offset == self.writer.next_offset:
                     if not await self._is_end(offset):
                         continue
@@ -118,7 +125,8 @@ class PartitionLog:
                 continue
             blocks = await self._blocks(wanted)
             if blocks:
-                return ReadResult(await self._decrypted(blocks), self.writer.range())
+                blocks = await self._decrypted(blocks)
+                return ReadResult(blocks, self.writer.range(), self.writer.damage)
         raise PartitionNotServing(f"{name_of(self.key)} changed while it was read")
 
     def read_cached(self, offset: int, *, messages_max: int, bytes_max: int) -> ReadResult | None:
@@ -130,13 +138,30 @@ class PartitionLog:
         if not decrypt_blocks(blocks, self._context.keys, self._place):
             return None
         self._context.counters.cache_hits += 1
-        return ReadResult(blocks, writer.range())
+        return ReadResult(blocks, writer.range(), writer.damage)
 
     async def offsets(self) -> OffsetRange:
-        """Retained durable offsets, confirmed against the manifest."""
+        """Retained durable offsets, confirmed against the manifest.
+
+        Raises: CorruptLog: the log is damaged, so nobody knows where it ends; see ``proven``.
+        """
+        found = await self.proven()
+        self._check_end_known(self.writer.next_offset)
+        return found
+
+    async def proven(self) -> OffsetRange:
+        """Retained offsets that can be read, confirmed against the manifest.
+
+        They are all there are, unless ``damage`` says that others may follow.
+        """
         await self._ready()
         await self._confirm()
         return self.writer.range()
+
+    @property
+    def damage(self) -> TalosError | None:
+        """Why the log's end is not known and nothing is written until a restart; None: it is."""
+        return self.writer.damage
 
     async def stored_start(self) -> int:
         """The start offset of the stored manifest, whoever owns the partition now.
@@ -149,16 +174,18 @@ class PartitionLog:
         return manifest.start
 
     async def offset_at(self, time_ms: int) -> int:
-        """First offset appended at or after the time, or the next offset."""
-        await self.offsets()
+        """First offset appended at or after the time, or the next offset. Raises: CorruptLog."""
+        await self.proven()
         try:
-            return await self._find_time(time_ms)
+            found = await self._find_time(time_ms)
         except (CorruptLog, NotFound):
             await self._confirm()  # a new owner may have dropped the file
             raise
+        self._check_end_known(found)
+        return found
 
     async def stats(self) -> PartitionStats:
-        """Retained and total amounts; of a damaged log the total bytes are those retained."""
+        """Retained and total amounts; of a damaged log those that are proven, see ``damage``."""
         await self._ready()
         writer = self.writer
         if writer.total_bytes is None and writer.damage is None:
@@ -173,7 +200,7 @@ class PartitionLog:
             retained_bytes += writer.view.end_position
         total_bytes = retained_bytes if writer.total_bytes is None else writer.total_bytes
         start, end = writer.range()
-        return PartitionStats(end - start, retained_bytes, end, total_bytes)
+        return PartitionStats(max(0, end - start), retained_bytes, end, total_bytes)
 
     async def fence_producer(self, producer_id: int, epoch: int, principal: int = 0) -> None:
         """Refuse older epochs of the principal's producer from now on, durably.
@@ -197,8 +224,18 @@ class PartitionLog:
         return self.writer.refusal()
 
     def range(self) -> OffsetRange:
-        """Retained durable offsets as known here, unconfirmed; see ``offsets``."""
+        """Retained durable offsets as known here, unconfirmed; see ``proven``."""
         return self.writer.range()
+
+    @property
+    def known_range(self) -> OffsetRange | None:
+        """``range()`` if the log's end is certain without a question to storage; else None."""
+        writer = self.writer
+        if not (writer.served and self.settled()):
+            return None
+        if writer.state is State.SEALED and not writer.end_proven:
+            return None  # perhaps it was longer: ``proven`` compares what says so
+        return writer.range()
 
     @property
     def high_watermark(self) -> int:
@@ -316,9 +353,9 @@ class PartitionLog:
         await future
 
     def _check_end_known(self, offset: int) -> None:
-        """Raises: CorruptLog: the log is damaged, so its last group may reach past ``offset``."""
+        """Raises: the damage, if a part of the log that cannot be read may begin at ``offset``."""
         damage = self.writer.damage
-        if damage is not None and offset > self.writer.next_offset:
+        if damage is not None and offset >= self.writer.next_offset:
             raise type(damage)(*damage.args) from damage
 
     def _reader(self, view: SegmentView) -> SegmentReader:
@@ -327,12 +364,23 @@ class PartitionLog:
     async def _ready(self) -> None:
         """Know the manifest and the high watermark; opens a log that was not closed cleanly."""
         writer = self.writer
-        while not writer.readable and writer.state is not State.BROKEN:
+        while not writer.readable or not (writer.end_proven or writer.state is not State.SEALED):
+            if writer.state is State.BROKEN:
+                break
             self._check_served()
+            if writer.readable:
+                if self._sealed_end is None:
+                    self._sealed_end = SealedEnd(self._context, self.key, writer)
+                await self._sealed_end.prove()
+                continue
             if writer.busy():
                 await writer.run(partial(open_now, writer))
                 continue
-            versioned = await self._context.manifests.load(self.key)
+            try:
+                versioned = await self._context.manifests.load(self.key)
+            except (CorruptLog, NewerFormat):
+                await writer.run(partial(open_now, writer))  # finds the same, and keeps it
+                continue
             if versioned.manifest.deleted:
                 raise PartitionNotServing(f"{name_of(self.key)} is being deleted")
             if versioned.manifest.unsealed is not None:
@@ -361,6 +409,10 @@ class PartitionLog:
         mine = writer.versioned
         if versioned.version == mine.version:
             return
+        if writer.damage is not None:
+            if versioned.manifest.instance == self._context.manifests.instance:
+                return  # the claim of the opening that found the damage
+            raise type(writer.damage)(*writer.damage.args) from writer.damage
         ours = (mine.manifest.epoch, self._context.manifests.instance)
         if (
             writer.segment is not None
@@ -374,7 +426,12 @@ class PartitionLog:
     async def _arrival(self, offset: int, deadline_s: float) -> None:
         """Wait until there is a message at ``offset``, at most until the deadline."""
         loop, writer = asyncio.get_running_loop(), self.writer
-        while writer.next_offset == offset and loop.time() < deadline_s and writer.served:
+        while (
+            writer.next_offset == offset
+            and loop.time() < deadline_s
+            and writer.served
+            and writer.damage is None
+        ):
             if not await writer.arrivals.wait(deadline_s):
                 return
 

@@ -12,6 +12,7 @@ import logging
 from dataclasses import replace
 
 from opentalos.log.context import LogContext
+from opentalos.log.counters import DamagedPartition
 from opentalos.log.journal.journaled_file import given_back
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import VersionedManifest
@@ -68,12 +69,14 @@ class PartitionWriter(PartitionCommits):
     another owner wrote in between, the group is unknown and the queue is not done.
     """
 
-    __slots__ = ("_acknowledged_end", "_job_turn")
+    __slots__ = ("_acknowledged_end", "_job_turn", "_whole")
 
     def __init__(self, context: LogContext, key: PartitionKey, settings: TopicLogSettings) -> None:
         super().__init__(context, key, settings)
         self._job_turn = False
         self._acknowledged_end = 0  # no recovered log may end below it
+        # What an opening found to be whole, until its damage is shown with it.
+        self._whole: tuple[VersionedManifest, SegmentView | None] | None = None
 
     def update_settings(self, settings: TopicLogSettings) -> None:
         """The topic was changed; a new durability holds from the next commit on."""
@@ -181,6 +184,7 @@ class PartitionWriter(PartitionCommits):
             self._abandon(opened.segment)
             return 0.0
         self._move(Event.OPENED)
+        self.end_is_proven()
         self.versioned, self.segment = opened.versioned, opened.segment
         self.view = opened.segment.view
         # One of its blocks may be the cause. Openings that failed say nothing of them: the storage
@@ -253,9 +257,13 @@ class PartitionWriter(PartitionCommits):
         self._answer(waiter, -1, StorageFull(text) if full else PartitionNotServing(text))
 
     def damaged(self, versioned: VersionedManifest, view: SegmentView | None) -> None:
-        """See log_end.Claim: valid blocks stay readable."""
-        if self.state is State.FENCED:
-            return
+        """See log_end.Claim: valid blocks stay readable, once the opening has failed.
+
+        Until then readers wait: the end of these blocks must not look like the end of the log.
+        """
+        self._whole = versioned, view
+
+    def _show(self, versioned: VersionedManifest, view: SegmentView | None) -> None:
         self._move(Event.READABLE)
         if view is None:
             self._take(versioned)
@@ -279,10 +287,13 @@ class PartitionWriter(PartitionCommits):
             _log.warning("%s: opening failed: %s", name_of(self.key), error)
         else:
             _log.exception("%s: opening failed", name_of(self.key), exc_info=error)
-        if isinstance(error, CorruptLog | NewerFormat):
+        if self.state is State.DAMAGED and self.damage is not None:
+            error = self.damage  # a reader found it meanwhile
+        elif isinstance(error, CorruptLog | NewerFormat):
             self._opening_damaged(error)
         elif self.state is not State.FENCED:
             self._move(Event.OPEN_FAILED)
+        self._whole = None
         if isinstance(error, StorageFull):
             context.note_full()
         failures, now_s = self._failures, asyncio.get_running_loop().time()
@@ -309,13 +320,28 @@ class PartitionWriter(PartitionCommits):
         if isinstance(refusal, PartitionNotServing) and self.refusal_error is None:
             self._pause(refusal, self._failures.pause_s())
 
+    def end_is_proven(self) -> None:
+        """Nothing says that the sealed log was longer than its manifest says."""
+        self.end_proven = True
+
+    def found_damaged(self, error: TalosError) -> None:
+        """Something proves that the sealed log was longer: nothing is written until a restart."""
+        self.context.counters.corrupt += 1
+        _log.error("%s", error)
+        self._opening_damaged(error)
+
     def _opening_damaged(self, error: TalosError) -> None:
         """Nothing is written until a restart."""
         if self.state is not State.FENCED:
+            if self._whole is not None:
+                self._show(*self._whole)
             self._move(Event.OPEN_DAMAGED)
         self.damage = to_keep(error)
+        if self.served:
+            self.context.damaged[self] = DamagedPartition.of(self.key, error)
         if self.refusal_error is None:
             self.refusal_error = type(error)(*error.args)
+        self.arrivals.wake()
 
     async def _roll(self, old: OpenSegment, in_job: bool) -> None:
         """Store the next group in the next segment; one change seals the old one and registers it.

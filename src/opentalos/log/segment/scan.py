@@ -227,6 +227,16 @@ async def scan_segment(files: Readable, path: str, scan: SegmentScan, length: in
         scan.fault = "the file ends before its state block"
 
 
+async def scan_to_end(files: Readable, path: str, scan: SegmentScan) -> None:
+    """Drive ``scan`` over a file whose length nobody knows."""
+    want, ended = SCAN_WINDOW_BYTES, False
+    while not (scan.fault or ended):
+        raw = await files.read(path, position=scan.position, bytes_max=want)
+        ended = len(raw) < want
+        want = scan.feed(raw, last=ended)
+        await asyncio.sleep(0)
+
+
 class FoundBlock(NamedTuple):
     """A valid block found by searching: its place in the file and its bytes."""
 

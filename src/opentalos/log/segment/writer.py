@@ -22,6 +22,7 @@ from opentalos.log.segment.format import (
     BlockPlace,
     SegmentHeader,
     encode_block,
+    end_mark_block,
     index_path,
     segment_path,
     state_block,
@@ -40,7 +41,6 @@ _log = logging.getLogger(__name__)
 SEED_BYTES = 4
 # What packing a value raises whose type or range no check has seen.
 ENCODING_ERRORS = (struct.error, TypeError, ValueError, OverflowError)
-FINISH_AFTER_S = 0.5  # the new owner opens first: both work on the same DataNodes
 
 Queued = tuple[MessageBlock, AppendWaiter, int]  # the int: bytes it counts as pending
 Entry = tuple[MessageBlock, AppendWaiter, int, BaseOffset]  # and the base offset it was given
@@ -136,6 +136,7 @@ class OpenSegment:
         "opened_s",
         "state",
         "view",
+        "witnessed",
     )
 
     def __init__(self, new: NewFile, view: SegmentView, start: "SegmentStart") -> None:
@@ -144,7 +145,8 @@ class OpenSegment:
         self.number = new.number  # in the file's name
         self.next_file: NextFile | None = None  # made ahead
         self.first_position = view.end_position  # after the state block
-        self.marked_position = view.end_position  # up to which blocks prove their commits
+        self.marked_position = view.end_position  # up to which an end mark proves the commits
+        self.witnessed = False  # a block proves that the file was registered
         self.opened_s = asyncio.get_running_loop().time()
 
     @property
@@ -154,7 +156,7 @@ class OpenSegment:
 
     @property
     def marked(self) -> bool:
-        """Whether nothing was committed that no later block names as committed."""
+        """Whether nothing was committed behind the last end mark."""
         return self.view.end_position == self.marked_position
 
     @property
@@ -191,6 +193,25 @@ class OpenSegment:
         """Make the file itself hold all that was committed. Raises: TalosError: it is dead."""
         if isinstance(self.file, JournaledFile):
             await self.file.write_out()
+
+    async def write_mark(self, *, last: bool = False) -> None:
+        """Write a block that says up to where the log is committed, unless one does.
+
+        ``last``: with it the file itself holds everything, and its close follows, which makes the
+        mark durable. Raises: TalosError: it is dead.
+        """
+        if self.marked:
+            return
+        offset = self.view.next_offset
+        place = BlockPlace(self.view.seed, offset, self.state.last_append_ms)
+        mark = end_mark_block(offset, place)
+        if not last:
+            length = await self.file.commit([mark])
+        elif isinstance(self.file, JournaledFile):
+            length = await self.file.write_through([mark])
+        else:
+            length = await self.file.commit([mark], durability=Durability.FLUSHED)
+        self._mark_written(len(mark), length)
 
     def make_next(self, context: LogContext, key: PartitionKey) -> None:
         """Make the file of the next segment ahead, in the background."""
@@ -295,16 +316,18 @@ class OpenSegment:
         expected = view.end_position + group.bytes
         if length != expected:
             raise OutcomeUnknown(f"{view.path}: {length} bytes long, {expected} were written")
+        self.witnessed = self.witnessed or view.next_offset > view.base_offset
         view.end_position = length
         view.next_offset = group.next_offset
         self.state.total_bytes += group.bytes
 
-    def mark_written(self, count_bytes: int, length: int) -> None:
+    def _mark_written(self, count_bytes: int, length: int) -> None:
         """The end mark is in the file. Raises: OutcomeUnknown as ``committed``."""
         view = self.view
         if length != view.end_position + count_bytes:
             raise OutcomeUnknown(f"{view.path}: {length} bytes long after an end mark")
         view.end_position = self.marked_position = length
+        self.witnessed = True
         self.state.total_bytes += count_bytes
 
 
@@ -454,27 +477,6 @@ def write_side_index_soon(
         await delete_if_gone(context, key, index_path(log_path))
 
     context.background.start(write)
-
-
-def finish_soon(
-    context: LogContext, key: PartitionKey, segment: OpenSegment, side: SideIndex | None
-) -> None:
-    """Close a segment that the manifest names as sealed by now, and store its side index.
-
-    Every byte of it was committed and none is written any more, so the next owner need not wait.
-    """
-
-    async def close() -> None:
-        await asyncio.sleep(FINISH_AFTER_S)
-        try:
-            async with asyncio.timeout(context.limits.recover_deadline_s):
-                await seal_segment(segment)
-        except (TalosError, TimeoutError) as error:  # its new owner does: ``close_handed_over``
-            _log.warning("%s was not closed: %s", segment.view.path, str(error) or "it hangs")
-        if side is not None:
-            write_side_index_soon(context, key, segment.view.path, side)
-
-    context.background.start(close)
 
 
 async def delete_if_gone(context: LogContext, key: PartitionKey, path: str) -> None:

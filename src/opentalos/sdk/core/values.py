@@ -98,7 +98,7 @@ class FetchReply(NamedTuple):
     """Blocks as stored, and how many messages follow."""
 
     blocks: list[StoredBlock]  # the first one contains the requested offset
-    unhandled: int  # messages after the last returned one
+    unhandled: int | None  # messages after the last returned one; None: the log is damaged
 
 
 class TopicStatus(IntEnum):
@@ -197,5 +197,5 @@ class PartitionLag:
 
     partition: int
     checkpoint: int  # committed offset: the last processed one; -1: none
-    lag: int  # messages after the committed offset
+    lag: int | None  # messages after the committed offset; None: the partition is damaged
     address: str  # of the worker that owns the partition; empty if none

@@ -31,6 +31,9 @@ class TalosConsumer(Synchronous[aio.TalosConsumer]):
     batch counts as processed when the next one is requested; auto-commit commits processed records
     only. Leases are renewed in the SDK's own thread, so processing a record may take any time.
 
+    A damaged partition raises CorruptLog once a minute. It keeps its position, and its fetch is
+    repeated; whoever requests the next record gets those of the other partitions.
+
     Only one thread may iterate. Callbacks run in that thread while it waits for records, or in
     ``close``. Any thread may call the other methods. In a forked child every call raises
     ClientClosed.

@@ -1,15 +1,12 @@
-"""How many segments and files a server may have open: from the process's descriptors and memory."""
+"""How many segments a server may have open: from the process's memory and descriptors."""
 
 import os
-import resource
 from pathlib import Path
 
 from opentalos.model.limits import SEGMENTS_HARD_FACTOR
 from opentalos.server.config import Config
+from opentalos.server.measuring.descriptor_plan import descriptor_plan
 
-OPEN_FILES_MAX = 1 << 20  # requested at most; Linux allows no process more by default
-OTHER_FILES = 512  # stores, log, readers, and what the interpreter opens for a moment
-APPEND_FILES_MIN = 64
 # Of an open segment beyond the same partition closed: index, producers, file and their objects.
 # Source: bench/start_figures.py.
 SEGMENT_BYTES = 16 << 10
@@ -18,6 +15,7 @@ SEGMENTS_MIN, SEGMENTS_MAX = 256, 65_536
 # Of the Java heap for each open segment: its file needs about 0.2, and two threads.
 # Source: docs/operating/hdfs.md#sizing.
 HDFS_HEAP_MIB = 1
+HDFS_FILES_MIN = 64
 # Of a server with a journal on HDFS, however many partitions it has: each is a pipeline, a lease,
 # and a thread of every DataNode.
 HDFS_FILES_MAX = 8
@@ -33,22 +31,6 @@ _CGROUP_LIMITS = (
 )
 
 
-def raise_open_files() -> int:
-    """Take as many descriptors as the process may have; return how many that are."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return OPEN_FILES_MAX if soft == resource.RLIM_INFINITY else soft
-    while wanted > soft:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (ValueError, OSError):  # a kernel's own bound: kern.maxfilesperproc, fs.nr_open
-            wanted //= 2
-        else:
-            return wanted
-    return soft
-
-
 def memory_bytes() -> int:
     """The machine's memory, or what the process's control group may use of it."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -60,12 +42,6 @@ def memory_bytes() -> int:
         if limit.isdecimal():
             found = min(found, int(limit))
     return found
-
-
-def append_files_max(open_files: int, connections_max: int) -> int:
-    """Descriptors for files that are open for writing: what connections and others leave."""
-    connections = min(connections_max, open_files // 2)
-    return max(APPEND_FILES_MIN, open_files - connections - OTHER_FILES)
 
 
 def journal(config: Config) -> str:
@@ -98,6 +74,7 @@ def segments_open_max(config: Config, memory: int) -> int:
     if config.log.segments_open_max:
         return config.log.segments_open_max
     if config.storage.on_hdfs and not journal_files_open_max(config):
-        return max(APPEND_FILES_MIN, config.jvm.heap_mb // HDFS_HEAP_MIB // SEGMENTS_HARD_FACTOR)
+        fitting = max(HDFS_FILES_MIN, config.jvm.heap_mb // HDFS_HEAP_MIB // SEGMENTS_HARD_FACTOR)
+        return min(fitting, max(1, descriptor_plan(config).hdfs_files // SEGMENTS_HARD_FACTOR))
     fitting = memory // MEMORY_SHARE // SEGMENT_BYTES // SEGMENTS_HARD_FACTOR
     return min(SEGMENTS_MAX, max(SEGMENTS_MIN, fitting))

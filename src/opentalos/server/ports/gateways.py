@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opentalos.adapters.oidc.settings import OidcSettings
+from opentalos.adapters.sqlite import log_cuts
 from opentalos.adapters.thread_start import thread_start_failures
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.admin.token_principals import TokenPrincipals
@@ -79,6 +80,7 @@ class Port:
             thread_start_failures=thread_start_failures(),
             descriptors_exhausted=self.descriptors.exhausted,
             hdfs_files_short=self.files_short(),
+            wal_tail_cuts=log_cuts(),
             tls_expires_s=self.tls.expires_s,
         )
 
@@ -124,6 +126,7 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
     port.http.budget.identify = ClaimedCallers(authenticator, proofs).identify
     metrics = MetricsPage(config.metrics, sources, authenticator)
     port.readiness.broker = broker
+    port.readiness.descriptors_lacking = port.descriptors.recently
     if config.console.enabled:
         # A server without it does not load its libraries.
         from opentalos.gateway.console.gateway import ConsoleGateway

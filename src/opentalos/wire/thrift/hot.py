@@ -38,6 +38,8 @@ _BASE_OFFSET: Final = b"\x06\xd2\x0f%b\0\0"
 _BASE_OFFSET_BEFORE: Final = b"\x06\xd2\x0f%b\x11\0\0"  # and storedBefore
 _BEFORE: Final = b"\x01\xd4\x0f\0\0"  # storedBefore alone
 _TRANSFERRED_HEAD: Final = b"\x11"
+UNKNOWN: Final = -1  # as unHandledMessageNumber: the log is damaged, so nobody knows
+_UNKNOWN: Final = b"\x01"  # the same as it is sent
 _COMPRESSION_MAX: Final = 4
 _GET_MESSAGES_DEFAULT: Final = 2000  # Source: idl/message.thrift GetMessageRequest
 _GET_BYTES_DEFAULT: Final = 10 << 20
@@ -343,8 +345,8 @@ def get_reply_chunks(
 ) -> list[bytes | memoryview]:
     """Compact reply of a getMessage as chunks; payloads are passed through without a copy.
 
-    ``unhandled`` is the number of messages after the last returned one; always sent, since the
-    Python client fails without it. ``transferred``: isTransfer.
+    ``unhandled`` is the number of messages after the last returned one, or UNKNOWN; always sent,
+    since the Python client fails without it. ``transferred``: isTransfer.
     """
     count = len(blocks)
     size = bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + varint(count)
@@ -375,7 +377,7 @@ def get_reply_chunks(
         % (
             head,
             varint(messages << 1),
-            varint(unhandled << 1),
+            varint(unhandled << 1) if unhandled >= 0 else _UNKNOWN,
             varint(len(sequence_id)),
             sequence_id,
             _TRANSFERRED if transferred else b"\0\0",

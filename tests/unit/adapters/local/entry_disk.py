@@ -60,6 +60,8 @@ class EntryDisk:
 
     def _open(self, path: Any, flags: int, *args: Any, **named: Any) -> int:
         name = os.fspath(path)
+        if "dir_fd" in named:
+            name = os.path.join(os.readlink(f"/proc/self/fd/{named['dir_fd']}"), name)
         if not flags & os.O_CREAT or not name.startswith(self.folder):
             opened: int = self._real["open"](path, flags, *args, **named)
             return opened

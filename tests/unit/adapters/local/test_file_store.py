@@ -17,6 +17,7 @@ from opentalos.adapters.io_crew import ThreadCrew
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.local import LocalFaults, LocalFileStore, append_file, disk, file_store
 from opentalos.adapters.local.append_file import Pools
+from opentalos.adapters.local.descriptors import FileDescriptors
 from opentalos.adapters.local.native_crew import REQUIRED
 from opentalos.model.errors import (
     OutcomeUnknown,
@@ -386,10 +387,8 @@ async def test_create_and_delete_in_one_directory_do_not_trip(store: LocalFileSt
 # --- descriptors --------------------------------------------------------------------------------
 
 
-async def test_readers_are_kept_within_a_bound(
-    store: LocalFileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(file_store, "READERS_MAX", 4)
+async def test_readers_are_kept_within_a_bound(tmp_path: Path) -> None:
+    store = LocalFileStore(tmp_path, descriptors=FileDescriptors(readers_max=4))
     for number in range(10):
         file = await store.create(f"t/{number}", durability=FLUSHED)
         await file.commit([b"%d" % number])

@@ -13,7 +13,7 @@ import pytest
 
 from opentalos.adapters.sqlite import (
     SqliteMetaStore,
-    database,
+    database_file,
     open_sqlite_meta_store,
     open_sqlite_row_store,
 )
@@ -21,6 +21,7 @@ from opentalos.adapters.sqlite.meta_store import SCHEMA
 from opentalos.model.errors import (
     AlreadyExists,
     ConfigError,
+    CorruptLog,
     NewerFormat,
     OutcomeUnknown,
     StorageFull,
@@ -242,7 +243,7 @@ async def test_a_real_full_database_refuses_and_keeps_what_it_has(
 async def test_a_database_that_another_process_holds_is_unavailable(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 10)
+    monkeypatch.setattr(database_file, "BUSY_TIMEOUT_MS", 10)
     store = await open_sqlite_meta_store(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -318,7 +319,7 @@ async def test_another_kind_of_database_is_refused(path: Path) -> None:
 
 async def test_a_file_that_is_not_a_database_is_refused(path: Path) -> None:
     fill(path, b"no database at all" * 100)
-    with pytest.raises(StoreUnavailable, match=r"meta\.sqlite"):
+    with pytest.raises(CorruptLog, match=r"meta\.sqlite is damaged: file is not a database"):
         await open_sqlite_meta_store(path)
 
 

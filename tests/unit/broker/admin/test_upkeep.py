@@ -37,9 +37,9 @@ async def test_a_topic_whose_log_hangs_does_not_stop_the_others(
         await _shrinking(w, "hangs")
         await _shrinking(w, "works")
         log = w.broker.context.partition_log(w.broker.topics.find_topic(ALICE, "hangs"), 1)
-        offsets = type(log).offsets
+        proven = type(log).proven
         monkeypatch.setattr(
-            type(log), "offsets", lambda self: _hang() if self is log else offsets(self)
+            type(log), "proven", lambda self: _hang() if self is log else proven(self)
         )
         monkeypatch.setattr("opentalos.broker.admin.topic_upkeep.READ_S", 0.05)
         await w.broker.topic_upkeep.run_once()

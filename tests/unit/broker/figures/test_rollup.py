@@ -1,5 +1,6 @@
 """Rollups: totals that add up, percentiles of differences, and what is not known."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -83,6 +84,19 @@ async def test_a_coarse_step_adds_up_and_a_gauge_shows_its_peak() -> None:
     assert lags.values == {("", 0, ""): [9.0, 1.0]}
     minute = question("lag", By.GROUP, level=1, first=START_MS // 60_000, count=1)
     assert (await read(made, minute)).values == {("a", -1, "alice/g"): [9.0]}
+
+
+async def test_a_lag_that_nobody_knows_is_no_0() -> None:
+    group = GroupOnTopic("a", "alice/g")
+    lags = [{(group, 0): first, (group, 1): 5} for first in (3, math.nan, 7)]
+    made = await rollup(*(sample(lags=each) for each in lags))
+    groups = question("lag", By.GROUP)
+    assert (await read(made, groups)).values == {("a", -1, "alice/g"): [8.0, None, 12.0]}
+    partitions = await read(made, question("lag", By.PARTITION))
+    assert partitions.values == {("", 0, ""): [3.0, None, 7.0], ("", 1, ""): [5.0, 5.0, 5.0]}
+    minute = question("lag", By.GROUP, level=1, first=START_MS // 60_000, count=1)
+    assert (await read(made, minute)).values == {("a", -1, "alice/g"): [None]}
+    assert made.totals(groups) == {("a", -1, "alice/g"): 12.0}
 
 
 async def test_groups_of_others_count_only_where_they_may_be_seen() -> None:

@@ -334,7 +334,7 @@ async def test_a_position_outside_the_log_is_reported_once_and_kept(
         await consumers.update_offset(ALICE, _commit(topic, 4))
         log = w.broker.context.partition_log(topic, 0)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(log), "offsets", _fixed_range(OffsetRange(start, end + 1)))
+            patch.setattr(type(log), "proven", _fixed_range(OffsetRange(start, end + 1)))
             for _ in range(2):
                 assert await consumers.query_offset(ALICE, "g", topic.resource, 0) == 4
         events = [r.message for r in caplog.records if r.name == "opentalos.group"]

@@ -76,10 +76,14 @@ class Log:
         self.reads.append((offset, messages_max, bytes_max, hold_s))
         return ReadResult(self.blocks, self.range)
 
+    damage: TalosError | None = None
+
     async def offsets(self) -> OffsetRange:
         if self.range.next < 0:
             raise PartitionNotServing("moving")
         return self.range
+
+    proven = offsets
 
 
 class Handle:
@@ -344,7 +348,7 @@ async def test_a_wrong_query_is_refused(
 
 async def test_offsets_of_a_topic_name_the_partition_that_fails(bench: Bench) -> None:
     bench.log.range = OffsetRange(0, -1)
-    answers = await bench.service.topic_offsets(ALICE, "alice#t#1")
+    answers = await bench.service.offsets_of(ALICE, "alice#t#1", range(6))
     assert len(answers) == 6
     assert all(isinstance(answer, PartitionNotServing) for answer in answers)
 

@@ -66,7 +66,7 @@ async def test_any_server_reports_offsets_and_amounts_of_all_partitions() -> Non
     async with several("a", "b") as s:
         topic = await _spread(s)
         for name in ("a", "b"):
-            found = await s[name].broker.messages.topic_offsets(ALICE, topic.resource)
+            found = await s[name].broker.messages.offsets_of(ALICE, topic.resource, range(3))
             assert found[:2] == [OffsetRange(0, 10), OffsetRange(0, 20)]
             assert isinstance(found[2], PartitionNotServing)
             states = (await s[name].broker.topics.describe_topic(ALICE, "t")).partitions
@@ -142,7 +142,7 @@ async def test_a_server_that_fails_leaves_only_its_partitions_unknown(error: Any
     async with several("a", "b") as s:
         topic = await _spread(s)
         s.peers.errors["b"] = error
-        found = await s["a"].broker.messages.topic_offsets(ALICE, topic.resource)
+        found = await s["a"].broker.messages.offsets_of(ALICE, topic.resource, range(3))
         assert found[0] == OffsetRange(0, 10)
         assert [type(item) for item in found[1:]] == [PartitionNotServing] * 2
         with pytest.raises(PartitionNotServing, match="server b"):

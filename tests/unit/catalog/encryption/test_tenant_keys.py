@@ -222,12 +222,15 @@ async def test_a_damaged_record_is_named() -> None:
     path = f"{TENANTS}/a"
     record = storage.records[path].record
     fields = json.loads(record.value)
+    del fields["crc"]
+    whole = json.dumps(fields, separators=(",", ":")).encode()
     fields["keys"][0]["wrapped"] = base64.b64encode(b"damaged").decode()
     for value, error in (
         (json.dumps(fields).encode(), ConfigError),
         (b"{}", CorruptLog),
-        (record.value.replace(b'"version":1', b'"version":2'), NewerFormat),
-        (record.value.replace(b'"id":"', b'"id":"00'), CorruptLog),
+        (whole.replace(b'"version":1', b'"version":2'), NewerFormat),
+        (whole.replace(b'"id":"', b'"id":"00'), CorruptLog),
+        (record.value.replace(b'"version":1', b'"version":3'), CorruptLog),
     ):
         storage.records[path] = StoredRecord(storage.record(value, record.version))
         with pytest.raises(error, match=path if error is not NewerFormat else "format 2"):

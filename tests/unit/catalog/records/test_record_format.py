@@ -11,13 +11,15 @@ def _number(value: bytes) -> int:
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    assert encode_record(1, number=7) == b'{"version":1,"number":7}'
+    assert encode_record(1, number=7) == b'{"version":1,"number":7,"crc":"b7e5769f"}'
     assert _number(encode_record(1, number=7)) == 7
+    assert _number(b'{"version":1,"number":7}') == 7, "older versions write no checksum"
 
 
 def test_a_newer_format_and_damage_are_named() -> None:
     with pytest.raises(NewerFormat, match="numbers has format 2"):
         _number(encode_record(2, number=7))
-    for value in (b"", b"[]", b"{}", b'{"version":1}', b'{"version":1,"number":"x"}'):
+    damaged = b'{"version":1,"number":3,"crc":"b7e5769f"}'
+    for value in (b"", b"[]", b"{}", b'{"version":1}', b'{"version":1,"number":"x"}', damaged):
         with pytest.raises(CorruptLog, match="invalid record of numbers"):
             _number(value)

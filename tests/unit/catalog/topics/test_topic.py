@@ -54,7 +54,7 @@ def test_a_record_reads_back_as_the_same_topic() -> None:
 
 
 def test_a_newer_record_is_refused_and_garbage_is_corrupt() -> None:
-    value = encode_topic(_topic())
+    value = encode_topic(_topic()).rpartition(b",")[0] + b"}"  # without its checksum
     with pytest.raises(NewerFormat, match="2"):
         decode_topic(value.replace(b'"version":1', b'"version":2'))
     for garbage in (b"", b"[]", b"{}", b'{"version":1}', value.replace(b"ACTIVE", b"ODD")):

@@ -15,6 +15,7 @@ from opentalos.model.identity import GUEST, Grantee, GrantType, Principal
 from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT
 
 BOB_GRANT = Grantee(GrantType.DEVELOPER, "bob")
+NOW_MS = 1_700_000_000_000
 CL_ODD = Principal(id="CL#1", number=9, organisation="CL#1")
 
 
@@ -90,7 +91,7 @@ async def test_a_revoked_or_recreated_topic_must_be_accepted_again(catalog: Topi
     topic = await catalog.change(topic, lambda now: granted(now, BOB_GRANT, 7))
     with pytest.raises(TopicNotExist):
         catalog.find(BOB, "t")
-    await catalog.remove(await catalog.change(topic, tombstone))
+    await catalog.remove(await catalog.change(topic, tombstone), NOW_MS)
     await catalog.create(granted(_topic("alice", "t", "u2"), BOB_GRANT, 7))
     with pytest.raises(TopicNotExist):
         catalog.find(BOB, "t")
@@ -153,7 +154,7 @@ async def test_a_topic_that_is_being_deleted_cannot_be_found(catalog: TopicCatal
         await catalog.change(topic, tombstone)
     with pytest.raises(AlreadyExists):
         await catalog.create(_topic("alice", "t", "u2"))
-    await catalog.remove(dead)
+    await catalog.remove(dead, NOW_MS)
     await catalog.create(_topic("alice", "t", "u2"))
     assert catalog.find(ALICE, "t").uuid == "u2"
 
@@ -163,7 +164,7 @@ async def test_a_change_meant_for_a_former_topic_does_not_reach_its_successor(
 ) -> None:
     await catalog.create(_topic("alice", "t", "u1"))
     former = catalog.find(ALICE, "t")
-    await catalog.remove(await catalog.change(former, tombstone))
+    await catalog.remove(await catalog.change(former, tombstone), NOW_MS)
     with pytest.raises(TopicNotExist):
         await catalog.change(former, lambda topic: replace(topic, owner_name="x"))
     await catalog.create(_topic("alice", "t", "u2"))
@@ -197,6 +198,6 @@ async def test_listeners_hear_of_every_change(storage: MemoryStorage) -> None:
     await catalog.create(_topic("alice", "t"))
     topic = catalog.find(ALICE, "t")
     dead = await catalog.change(topic, tombstone)
-    await catalog.remove(dead)
+    await catalog.remove(dead, NOW_MS)
     assert heard == [(None, topic), (topic, dead), (dead, None)]
     await catalog.close()

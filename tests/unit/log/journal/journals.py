@@ -1,7 +1,7 @@
 """A journal on memory adapters, and short ways to write and read one."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 
@@ -75,8 +75,19 @@ class Manifests:
     def __init__(self, needed: Needed, journals: set[str] | None = None) -> None:
         self._needed, self._journals = needed, journals or set()
 
-    async def needed(self, path: str, *, decide: bool = False) -> bool:
+    async def needed(self, path: str) -> bool:
         return await self._needed(path)
+
+    alone = False
+
+    def recover_soon(self, keys: Iterable[PartitionKey]) -> None:
+        """Nobody opens them."""
+
+    async def forget_if_settled(self, former: FormerJournal, path: str) -> bool:
+        if await self._needed(path):
+            return False
+        former.forget(path)
+        return True
 
     async def journals(self) -> dict[str, list[PartitionKey]]:
         return {name: [] for name in self._journals}

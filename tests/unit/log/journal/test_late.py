@@ -9,17 +9,21 @@ from tests.unit.log.faults import FaultyFiles, FaultyMeta, Steps
 from tests.unit.log.journal.journals import HEAD, LEFT, SEGMENT, Manifests, journaled
 from tests.unit.log.journal.test_log_with_journal import JOURNALED, findings, manifest
 
-from opentalos.adapters.memory import MemoryFileStore, MemoryMetaStore, MemoryStorage
+from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
+from opentalos.log.journal.format import Kind, encode_frame, record_header
+from opentalos.log.journal.former import FormerJournal, Place
 from opentalos.log.journal.journaled_file import JournaledFile, given_back
 from opentalos.log.journal.slots import Standing
 from opentalos.log.journal.store import End, JournaledFiles
 from opentalos.log.journal.upkeep import PASS_S, WRITE_OUT_AFTER_S, JournalUpkeep
 from opentalos.log.log_store import DIRECT_BYTES_MIN
 from opentalos.log.maintenance.registered import Registered
+from opentalos.log.manifest.held_segments import HeldSegments
 from opentalos.log.manifest.manifest import Manifest, Segment
-from opentalos.log.manifest.store import ManifestStore
+from opentalos.log.segment.format import BlockHeader, BlockPlace, read_header
 from opentalos.model.errors import CorruptLog, Fenced, NewerFormat, NotFound, WriterDead
 from opentalos.model.message import Durability, PartitionKey
+from opentalos.wire.record_crc import CRC_BYTES, with_crc
 
 LATE = replace(JOURNALED, journal_files_open_max=6)
 KEY = PartitionKey(TOPIC.topic_uuid, 0)
@@ -125,7 +129,10 @@ async def test_a_quiet_late_segment_waits_until_the_journal_needs_room() -> None
         rolled.append(path)
 
     manifests = Manifests(needed)
-    care = JournalUpkeep(files._files, files, manifests, lambda path: None, roll, lambda keys: None)
+    care = JournalUpkeep(
+        *(files._files, files, manifests, lambda path: None),
+        *(roll, manifests),
+    )
     file = await late_file(files)
     await asyncio.sleep(WRITE_OUT_AFTER_S + 1)
     await care.run_pass()
@@ -225,27 +232,47 @@ async def test_a_server_stopped_at_any_step_of_a_recovery_loses_nothing() -> Non
     assert step > 10
 
 
+def frame_of(path: str, data: bytes) -> tuple[bytes, BlockHeader]:
+    """A frame with one group, and its header."""
+    name = path.encode()
+    parts = [record_header(Kind.NAME, 0, 0, len(name)), name]
+    parts += [record_header(Kind.GROUP, 0, 0, len(data)), data]
+    raw = encode_frame(parts, 0, BlockPlace(1, 0, 0))
+    return raw, read_header(raw, 0)
+
+
 async def test_a_journal_is_not_ended_between_a_group_and_its_registration() -> None:
-    storage = MemoryStorage()
-    manifests = ManifestStore(MemoryMetaStore(storage), "server")
-    registered = Registered(manifests)
-    path = Segment(0, 1).path(KEY)
+    bed = await late_bed()
+    context, path = bed.store._context, Segment(0, 1).path(KEY)
+    manifests = context.manifests
+    registered, wanted = Registered(manifests), list[PartitionKey]()
+
+    async def settled() -> bool:
+        former = FormerJournal("j")
+        former.take(Place(1, 0), *frame_of(path, HEAD))
+        held = HeldSegments(context, wanted.extend)
+        done = await held.forget_if_settled(former, path)
+        assert done is not former.has(path)
+        return done
+
     assert not await registered.needed(path)  # there is no manifest at all
-    claimed = Manifest().next_epoch("s1", "server")
+    claimed = Manifest().next_epoch("s1", manifests.instance)
     versioned = await manifests.change(KEY, (await manifests.load(KEY)), claimed)
     assert await registered.needed(path)
     assert await registered.standing(path) is Standing.OURS
-    assert not await registered.needed(path, decide=True)
+    assert await settled()
     with pytest.raises(Exception, match="another owner changed"):
         await manifests.change(KEY, versioned, claimed.registered(Segment(0, 1), "j", late=True))
     versioned = await manifests.load(KEY)
-    assert versioned.manifest == replace(claimed, instance="server", change=1)
+    assert versioned.manifest == replace(claimed, instance=manifests.instance, change=1)
     versioned = await manifests.change(
         KEY, versioned, claimed.registered(Segment(0, 1), "j", late=True)
     )
-    assert await registered.needed(path, decide=True)
+    assert not await settled()
     await manifests.change(KEY, versioned, versioned.manifest.next_epoch("s2", "other"))
     assert await registered.standing(path) is Standing.TAKEN
+    assert not wanted
+    await crash(bed)
 
 
 def test_older_servers_refuse_a_manifest_with_a_late_segment() -> None:
@@ -253,8 +280,9 @@ def test_older_servers_refuse_a_manifest_with_a_late_segment() -> None:
     assert Manifest.decode(late.encode()) == late
     assert b'"version":4' in late.encode()
     assert b'"version":3' in replace(late, late=False).encode()
+    plain = late.encode()[: -CRC_BYTES - 1] + b"}"
     with pytest.raises(NewerFormat):
-        Manifest.decode(late.encode().replace(b'"version":4', b'"version":6'))
+        Manifest.decode(with_crc(plain.replace(b'"version":4', b'"version":6')))
     assert not late.with_last_sealed(None).late
 
 

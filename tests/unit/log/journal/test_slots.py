@@ -316,8 +316,10 @@ async def test_a_pass_of_the_upkeep_does_not_wait_for_slots() -> None:
     async def needed(path: str) -> bool:
         return True
 
+    manifests = Manifests(needed)
     care = JournalUpkeep(
-        files._files, files, Manifests(needed), lambda path: None, not_rolled, lambda keys: None
+        *(files._files, files, manifests, lambda path: None),
+        *(not_rolled, manifests),
     )
     async with asyncio.timeout(0.1):
         await care.run_pass()

@@ -46,7 +46,8 @@ def upkeep(files: JournaledFiles, needed: set[str] | None = None) -> JournalUpke
 
     manifests = Manifests(is_needed)
     return JournalUpkeep(
-        files._files, files, manifests, lambda path: None, not_rolled, lambda keys: None
+        *(files._files, files, manifests, lambda path: None),
+        *(not_rolled, manifests),
     )
 
 

@@ -26,7 +26,8 @@ from opentalos.model.message import Durability
 def upkeep(files: JournaledFiles, needed: Needed, named: set[str] | None = None) -> JournalUpkeep:
     manifests = Manifests(needed, named)
     return JournalUpkeep(
-        files._files, files, manifests, lambda path: None, not_rolled, lambda keys: None
+        *(files._files, files, manifests, lambda path: None),
+        *(not_rolled, manifests),
     )
 
 

@@ -124,13 +124,15 @@ class FailingMarks(MemoryFileStore):
         file = await super().create(path, durability=durability)
         commit = file.commit
 
-        async def checked(chunks: Sequence[bytes | memoryview]) -> int:
+        async def checked(
+            chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+        ) -> int:
             if len(chunks) == 1 and len(chunks[0]) == BLOCK_HEADER_BYTES and not self.failed:
                 self.failed = True
                 await file.close()
-            return await commit(chunks)
+            return await commit(chunks, durability=durability)
 
-        file.commit = checked  # type: ignore[method-assign, assignment]
+        file.commit = checked  # type: ignore[method-assign]
         return file
 
 
@@ -152,13 +154,15 @@ class HangingMarks(FailingMarks):
         file = await MemoryFileStore.create(self, path, durability=durability)
         commit = file.commit
 
-        async def held(chunks: Sequence[bytes | memoryview]) -> int:
+        async def held(
+            chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+        ) -> int:
             if len(chunks) == 1 and len(chunks[0]) == BLOCK_HEADER_BYTES and not self.failed:
                 self.failed = True
                 await asyncio.Event().wait()
-            return await commit(chunks)
+            return await commit(chunks, durability=durability)
 
-        file.commit = held  # type: ignore[method-assign, assignment]
+        file.commit = held  # type: ignore[method-assign]
         return file
 
 
@@ -177,9 +181,13 @@ async def test_a_mark_that_hangs_delays_a_put_no_longer_than_a_commit_that_hangs
     await bed.store.close()
 
 
-async def test_marks_can_be_switched_off() -> None:
+async def test_without_marks_only_the_first_group_of_a_file_gets_one() -> None:
+    """It is the only witness of that file that a manifest has named it."""
     bed = await open_bed(limits=replace(LIMITS, end_mark_ms=0))
     await put(bed.log(), b"x")
     await asyncio.sleep(5)
-    assert bed.store.counters.end_marks == 0
+    assert bed.store.counters.end_marks == 1
+    await put(bed.log(), b"x")
+    await asyncio.sleep(5)
+    assert bed.store.counters.end_marks == 1
     await bed.store.close()

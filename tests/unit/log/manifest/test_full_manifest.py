@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 from tests.unit.log.bed import TOPIC, Bed, open_bed, put, until
 
+from opentalos.adapters.memory.storage import StoredFile
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import ManifestStore, manifest_path
 from opentalos.model.errors import ManifestFull
@@ -62,6 +63,10 @@ async def test_a_refused_put_claims_no_epoch_and_makes_no_file() -> None:
 
 async def test_the_range_of_a_full_log_can_still_be_read() -> None:
     bed = await _bed_with_full_manifest()
+    segments = _largest().segments
+    for segment in segments:
+        bed.storage.files[segment.path(FULL)] = StoredFile(bytearray())
+    bed.storage.files[segments[-1].path(FULL)].content.extend(bytes(_SEGMENT_BYTES))
     with pytest.raises(ManifestFull):
         await put(bed.log(0), b"refused")
     await until(lambda: not bed.log(0).writer.busy())

@@ -11,7 +11,6 @@ from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import ManifestStore
 from opentalos.log.partition import jobs as partition_jobs
 from opentalos.log.partition import opening
-from opentalos.log.segment import writer as segment_writer
 from opentalos.model.errors import NotOwner, WriterDead
 from opentalos.model.message import Durability, PartitionKey, ProducerStamp
 
@@ -37,7 +36,7 @@ def indexes(storage: MemoryStorage) -> list[str]:
 
 
 async def test_the_next_owner_waits_for_no_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_writer, "FINISH_AFTER_S", NEVER_S)
+    monkeypatch.setattr(partition_jobs, "FINISH_AFTER_S", NEVER_S)
     former = await open_bed()
     await put(former.log(), b"one")
     await former.store.hand_off(KEY, ELSEWHERE)
@@ -55,7 +54,7 @@ async def test_the_next_owner_waits_for_no_close(monkeypatch: pytest.MonkeyPatch
 async def test_the_former_owner_closes_and_indexes_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(segment_writer, "FINISH_AFTER_S", 0.0)
+    monkeypatch.setattr(partition_jobs, "FINISH_AFTER_S", 0.0)
     bed = await open_bed()
     await put(bed.log(), b"one")
     file = bed.log().writer.segment.file  # type: ignore[union-attr]
@@ -77,7 +76,7 @@ async def test_the_former_owner_closes_and_indexes_afterwards(
 async def test_an_unclosed_file_is_ended_by_the_next_owner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(segment_writer, "FINISH_AFTER_S", NEVER_S)
+    monkeypatch.setattr(partition_jobs, "FINISH_AFTER_S", NEVER_S)
     monkeypatch.setattr(opening, "CLOSED_AFTER_S", 0.0)
     former = await open_bed()
     await put(former.log(), b"one")
@@ -95,7 +94,7 @@ async def test_an_unclosed_file_is_ended_by_the_next_owner(
 async def test_a_flushed_segment_is_closed_before_the_manifest_names_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(segment_writer, "FINISH_AFTER_S", NEVER_S)
+    monkeypatch.setattr(partition_jobs, "FINISH_AFTER_S", NEVER_S)
     flushed = replace(TOPIC, topic_uuid="flushed-uuid", durability=Durability.FLUSHED)
     bed = await open_bed()
     log = bed.store.partition(flushed, 0)

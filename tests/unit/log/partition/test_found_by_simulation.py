@@ -110,13 +110,15 @@ class HeldFiles(MemoryFileStore):
         file = await super().create(path, durability=durability)
         commit = file.commit
 
-        async def held(chunks: Sequence[bytes | memoryview]) -> int:
+        async def held(
+            chunks: Sequence[bytes | memoryview], *, durability: Durability | None = None
+        ) -> int:
             going_on = self.go  # as it is when the commit begins
             self.waiting = not going_on.is_set()
             await going_on.wait()
-            return await commit(chunks)
+            return await commit(chunks, durability=durability)
 
-        file.commit = held  # type: ignore[method-assign, assignment]
+        file.commit = held  # type: ignore[method-assign]
         return file
 
 

@@ -11,6 +11,7 @@ from tests.unit.log.faults import FailOnce, FaultyFiles, FaultyMeta, Steps
 
 from opentalos.adapters.memory import MemoryStorage
 from opentalos.log.maintenance.verify import LogVerifier
+from opentalos.log.manifest.aside import ROOT as ASIDE
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.segment import writer as segment_writer
 from opentalos.model.errors import (
@@ -62,7 +63,8 @@ def manifest_of(storage: MemoryStorage) -> Manifest:
 def unnamed(storage: MemoryStorage) -> list[str]:
     """Segment files that the manifest does not name."""
     named = [segment.path(KEY) for segment in manifest_of(storage).segments]
-    return [path for path in storage.files if path.endswith(".log") and path not in named]
+    left = [path for path in storage.files if path not in named]
+    return [path for path in left if path.endswith(".log") and not path.startswith(f"{ASIDE}/")]
 
 
 async def prepared(bed: Bed, first: int = 0) -> int:

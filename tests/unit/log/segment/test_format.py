@@ -25,6 +25,7 @@ from opentalos.log.segment.scan import SegmentScan
 from opentalos.log.segment.state_format import LogState
 from opentalos.model.errors import CorruptLog, ManifestFull, NewerFormat, TalosError
 from opentalos.model.message import MessageBlock, ProducerStamp, StoredBlock
+from opentalos.wire.record_crc import CRC_BYTES, with_crc
 
 SEED = 0xA1B2C3D4
 PLACE = BlockPlace(SEED, 100, 1_700_000_000_000)
@@ -185,7 +186,8 @@ def test_a_manifest_round_trips_and_invalid_bytes_are_refused() -> None:
         epoch=4, owner="s1", segments=(Segment(0, 1, 10, 900, 5), Segment(10, 3)), state_of=(7, 8)
     )
     assert Manifest.decode(manifest.encode()) == manifest
-    newer = manifest.encode().replace(b'"version":1', b'"version":9')
+    plain = manifest.encode()[: -CRC_BYTES - 1] + b"}"
+    newer = with_crc(plain.replace(b'"version":1', b'"version":9'))
     with pytest.raises(NewerFormat, match="version 9"):
         Manifest.decode(newer)
     for segments in ("[[5,1,10,0,0]]", "[[0,1,null,0,0],[9,1,null,0,0]]", "[[0]]", "7"):

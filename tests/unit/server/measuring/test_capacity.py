@@ -1,20 +1,17 @@
-"""Open files and segments follow what the process may have."""
+"""Open segments follow the memory, and on HDFS the descriptors, that the process may have."""
 
-import resource
 from dataclasses import replace
 
 import pytest
 
 from opentalos.model.limits import SEGMENTS_HARD_FACTOR, LogLimits
 from opentalos.server.config import Config, StorageSettings
-from opentalos.server.measuring import capacity
+from opentalos.server.measuring import capacity, descriptor_plan
 from opentalos.server.measuring.capacity import (
-    append_files_max,
     journal,
     journal_files_open_max,
     memory_bytes,
     moves_at_once,
-    raise_open_files,
     segments_open_max,
 )
 
@@ -32,12 +29,18 @@ def test_a_configured_number_of_open_segments_is_taken_as_it_is() -> None:
     assert segments_open_max(config, 16 * GIB) == 24
 
 
-def test_open_segments_on_hdfs_follow_the_java_heap() -> None:
+def test_open_segments_on_hdfs_follow_the_java_heap_and_the_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     storage = StorageSettings(
         files="hdfs://nn:8020/talos", meta="zookeeper://zk:2181/talos", rows="hbase://zk:2181/talos"
     )
     config = replace(Config(), storage=storage)
+    limit = 65_536
+    monkeypatch.setattr(descriptor_plan, "raise_open_files", lambda: limit)
     assert segments_open_max(config, 16 * GIB) == config.jvm.heap_mb // SEGMENTS_HARD_FACTOR
+    limit = 1_024  # half of what is left, three and more for each file
+    assert 16 <= segments_open_max(config, 16 * GIB) <= 64
 
 
 def test_a_single_server_has_a_journal_unless_it_is_off() -> None:
@@ -70,44 +73,6 @@ def test_a_journal_on_hdfs_leaves_few_files_to_segments() -> None:
     assert moves_at_once(plain) == plain.cluster.moves_at_once == 64
     assert moves_at_once(config) == 4 * slots
     assert moves_at_once(chosen) == 64
-
-
-def test_segments_leave_descriptors_for_connections() -> None:
-    assert append_files_max(65_536, 10_000) == 65_536 - 10_000 - capacity.OTHER_FILES
-    assert append_files_max(4_096, 10_000) == 2_048 - capacity.OTHER_FILES
-    assert append_files_max(256, 10_000) == capacity.APPEND_FILES_MIN
-
-
-@pytest.mark.parametrize(
-    ("soft", "hard", "asked"),
-    [
-        (1_024, 524_288, 524_288),
-        (1_024, resource.RLIM_INFINITY, capacity.OPEN_FILES_MAX),
-        (4_096, 4_096, None),
-    ],
-)
-def test_the_soft_limit_is_raised_to_the_hard_one(
-    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, asked: int | None
-) -> None:
-    set_to: list[tuple[int, int]] = []
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
-    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: set_to.append(limits))
-    assert raise_open_files() == (asked or soft)
-    assert set_to == ([(asked, hard)] if asked else [])
-
-
-def test_a_kernel_that_allows_less_than_the_hard_limit_gets_what_it_allows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As macOS with kern.maxfilesperproc, and Linux with a lowered fs.nr_open."""
-
-    def setrlimit(_: int, limits: tuple[int, int]) -> None:
-        if limits[0] > 245_760:
-            raise ValueError("current limit exceeds maximum limit")
-
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
-    monkeypatch.setattr(resource, "setrlimit", setrlimit)
-    assert 122_880 <= raise_open_files() <= 245_760
 
 
 def test_the_memory_is_that_of_the_machine_or_less() -> None:

@@ -54,6 +54,8 @@ class LagAges:
         return {group: self._age_s(topic, summary) for group, summary in groups.items()}
 
     def _age_s(self, topic: Topic, summary: LagSummary) -> float | None:
+        if summary.damaged:
+            return None
         if not summary.largest:
             return 0.0
         times = [

@@ -1,6 +1,6 @@
 """TopicEnds: the offsets that the logs of a whole topic retain, for figures about lag."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from opentalos.broker.context import BrokerContext
@@ -8,7 +8,7 @@ from opentalos.broker.groups.lag.brief_cache import BriefCache
 from opentalos.broker.peer_rpc.remote_logs import Question, RemoteLogs, Wanted
 from opentalos.catalog.topics.topic import Topic
 from opentalos.group.lag import Offsets, offsets_of
-from opentalos.model.errors import NotOwner, TalosError
+from opentalos.model.errors import DAMAGE, NotOwner, TalosError
 
 QUICK_PARTITIONS: Final = 500  # of so many the offsets are read at each call
 KEPT_S: Final = 2.0  # how old those of more partitions may be
@@ -27,10 +27,16 @@ class Ends(NamedTuple):
     nexts: Offsets
     errors: Mapping[int, TalosError]
 
+    @property
+    def damaged(self) -> Sequence[int]:
+        """Partitions whose end nobody knows until they are repaired."""
+        return [number for number, error in self.errors.items() if isinstance(error, DAMAGE)]
+
     def check(self) -> None:
-        """Raises: why a partition cannot be read."""
+        """Raises: why a partition cannot be read now, although it is not damaged."""
         for error in self.errors.values():
-            raise error
+            if not isinstance(error, DAMAGE):
+                raise error
 
 
 class TopicEnds:
@@ -66,8 +72,9 @@ class TopicEnds:
             except TalosError as error:
                 errors[number] = error
                 continue
-            if log.served and log.settled():
-                starts[number], nexts[number] = log.range()
+            known = log.known_range
+            if known is not None:
+                starts[number], nexts[number] = known
             else:
                 unopened.append(number)
         found = [(unopened, await self._logs.read(topic, unopened))] if unopened else []

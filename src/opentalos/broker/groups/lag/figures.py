@@ -5,7 +5,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -58,13 +58,14 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A worker or Kafka member. ``partitions``: the first that it holds, of ``count``."""
+    """A worker or Kafka member. ``partitions``: the first that it holds, of ``count``. ``lag``:
+    None: one of them is damaged."""
 
     worker: str
     address: str
     partitions: Sequence[int]
     count: int
-    lag: int
+    lag: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,8 @@ class LagFigures:
     async def of_topic(self, caller: Principal, topic: Topic) -> Mapping[str, LagSummary]:
         """Lags of the topic's groups that the caller may know of, by group.
 
-        Raises: Unavailable: a partition or a group cannot be read now.
+        Raises: Unavailable: a partition or a group cannot be read now. Damaged partitions are
+            only counted.
         """
         topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, topic.resource)
         rows = await self._groups.rows.groups(topic.uuid)
@@ -102,10 +104,11 @@ class LagFigures:
             return {}
         ends = await self.ends.read(topic)
         ends.check()
+        damaged = len(ends.damaged)
         found: dict[str, LagSummary] = {}
         for group, user in visible.items():
             checkpoints = await self._checkpoints(user, topic.consumer_partitions)
-            found[group] = summary_of(lags_of(ends.starts, ends.nexts, checkpoints))
+            found[group] = summary_of(lags_of(ends.starts, ends.nexts, checkpoints), damaged)
             await asyncio.sleep(0)  # other work of the loop
         return found
 
@@ -140,15 +143,16 @@ class LagFigures:
         lags = lags_of(ends.starts, ends.nexts, checkpoints)
         await asyncio.sleep(0)
         holders = _holders(state, asyncio.get_running_loop().time(), count)
+        damaged = dict.fromkeys(ends.damaged)
 
         def unit(number: int) -> PartitionConsumeUnit:
             worker, unread = holders.get(number, ""), lags.get(number)
-            lag = unread.lag if unread is not None else 0
+            lag = unread.lag if unread is not None else None if number in damaged else 0
             address = _address(state, number, worker)
             return PartitionConsumeUnit(number, address, checkpoints[number], lag, worker)
 
-        members = _members(state, holders, lags)
-        summary = summary_of(lags)
+        members = _members(state, holders, lags, damaged)
+        summary = summary_of(lags, len(damaged))
         ages = await self._ages.of(topic, {group: summary})
         return GroupFigures(
             summary=summary,
@@ -158,7 +162,7 @@ class LagFigures:
             members=members[:MEMBERS_MAX],
             members_count=len(members),
             shown=await self._context.work.each(
-                caller.id, _window(window, count, lags, holders), unit
+                caller.id, _window(window, count, [*damaged, *_by_lag(lags)], holders), unit
             ),
         )
 
@@ -185,7 +189,10 @@ def _holders(state: GroupState, now_s: float, count: int) -> Mapping[int, str]:
 
 
 def _members(
-    state: GroupState, holders: Mapping[int, str], lags: Mapping[int, Unread]
+    state: GroupState,
+    holders: Mapping[int, str],
+    lags: Mapping[int, Unread],
+    damaged: Collection[int],
 ) -> Sequence[Member]:
     """By name; those without a partition are none."""
     held: dict[str, list[int]] = {}
@@ -194,13 +201,14 @@ def _members(
         held.setdefault(worker, []).append(partition)
     for partition, unread in lags.items():
         behind[holders.get(partition, "")] += unread.lag
+    unknown = {holders.get(partition, "") for partition in damaged}
     return [
         Member(
             worker=worker,
             address=_address(state, held[worker][0], worker),
             partitions=held[worker][:MEMBER_PARTITIONS_MAX],
             count=len(held[worker]),
-            lag=behind[worker],
+            lag=None if worker in unknown else behind[worker],
         )
         for worker in sorted(held)
     ]
@@ -213,18 +221,23 @@ def _address(state: GroupState, partition: int, holder: str) -> str:
     return state.partition(partition).value.address if holder else ""
 
 
+def _by_lag(lags: Mapping[int, Unread]) -> Sequence[int]:
+    """Partitions with lag, the greatest first."""
+    ordered = sorted(lags.values(), key=lambda unread: (-unread.lag, unread.partition))
+    return [unread.partition for unread in ordered]
+
+
 def _window(
-    window: Window, count: int, lags: Mapping[int, Unread], holders: Mapping[int, str]
+    window: Window, count: int, behind: Sequence[int], holders: Mapping[int, str]
 ) -> Sequence[int]:
-    """Numbers of the partitions that are shown."""
+    """Numbers of the partitions that are shown. ``behind``: those that have lag, in order."""
     numbers: Sequence[int] = range(count)
     if window.order is Order.LAG:
-        ordered = sorted(lags.values(), key=lambda unread: (-unread.lag, unread.partition))
-        first = [unread.partition for unread in ordered]
-        if window.start + window.limit <= len(first):
-            numbers = first
+        if window.start + window.limit <= len(behind):
+            numbers = behind
         else:
-            numbers = [*first, *(number for number in range(count) if number not in lags)]
+            known = frozenset(behind)
+            numbers = [*behind, *(number for number in range(count) if number not in known)]
     elif window.order is Order.WORKER:
         numbers = sorted(range(count), key=lambda number: holders.get(number, ""))
     return numbers[window.start : window.start + window.limit]

@@ -17,6 +17,7 @@ from opentalos.catalog.quota.throttle import ThrottleHandle
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.model.errors import (
+    DAMAGE,
     NotOwner,
     OffsetOutOfRange,
     PartitionNotExist,
@@ -68,8 +69,8 @@ class FetchedPlace:
     """What was read at one place, or why nothing could be."""
 
     __slots__ = (
-        "bytes", "error", "full", "handle", "log", "messages", "offset", "offsets", "opening",
-        "parts", "place",
+        "bytes", "damage", "error", "full", "handle", "log", "messages", "offset", "offsets",
+        "opening", "parts", "place",
     )  # fmt: skip
 
     def __init__(self, place: FetchPlace) -> None:
@@ -77,6 +78,7 @@ class FetchedPlace:
         self.parts: list[StoredBlock | MessageRun] = []
         self.bytes = self.messages = 0
         self.offsets = OffsetRange(-1, -1)  # retained; -1: not known
+        self.damage: TalosError | None = None  # why nobody knows what follows these offsets
         self.error: TalosError | None = None
         self.opening = False  # this server serves it, but not at this moment
         self.full = False  # nothing more is read
@@ -119,7 +121,7 @@ class FetchService:
                     await self._read(caller, each, total, bytes_max)
                     total += each.bytes - before
             enough = total >= min(bounds.bytes_min, bytes_max)
-            if enough or loop.time() >= deadline_s or any(each.error for each in found):
+            if enough or loop.time() >= deadline_s or any(map(_fails_now, found)):
                 return FetchResult(found, self._charge(caller, found))
             if any(each.opening for each in found):
                 await asyncio.sleep(min(OPENING_LOOK_S, deadline_s - loop.time()))
@@ -146,7 +148,8 @@ class FetchService:
         log, place = found.log, found.place
         assert log is not None
         found.opening = False
-        if found.offsets.next == found.offset == log.high_watermark and log.served:
+        known = found.offsets.next == found.offset == log.high_watermark
+        if known and log.served and log.damage is None:
             return  # looked at before, and nothing has arrived
         bytes_max = min(place.bytes_max - found.bytes, most - total)
         if bytes_max <= 0 and total:
@@ -158,7 +161,7 @@ class FetchService:
             read = log.read_cached(found.offset, messages_max=many, bytes_max=few)
             if read is None or not read.blocks:
                 read = await log.read(found.offset, messages_max=many, bytes_max=few)
-            found.offsets = read.range
+            found.offsets, found.damage = read.range, read.damage
             if self._opening_s:
                 self._opening_s.pop(log.key, None)
             await self._take(caller, found, read.blocks, (total, bytes_max))
@@ -283,6 +286,12 @@ class FetchService:
             if context.egress is not None:
                 context.egress.add(topic, caller, each.messages, each.bytes)
         return hold_s
+
+
+def _fails_now(found: FetchedPlace) -> bool:
+    """Whether the client should hear of an error at once. Damage stays: clients repeat without a
+    pause, so the answer waits for messages of other places as if this one had none."""
+    return found.error is not None and not isinstance(found.error, DAMAGE)
 
 
 def _holds_batch(block: StoredBlock) -> bool:

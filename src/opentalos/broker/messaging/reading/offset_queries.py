@@ -43,8 +43,12 @@ class OffsetQueries:
         self._context, self._messages = context, messages
 
     async def retained(self, caller: Principal, resource: str, partition: int) -> OffsetRange:
-        """Retained durable offsets. Raises: NotOwner, PartitionNotServing."""
+        """Retained durable offsets. Raises: NotOwner, PartitionNotServing, CorruptLog."""
         return await self._log(caller, resource, partition)[1].offsets()
+
+    async def start(self, caller: Principal, resource: str, partition: int) -> int:
+        """The first retained offset, also of a damaged log. Raises: as ``retained``."""
+        return (await self._log(caller, resource, partition)[1].proven()).start
 
     async def at_time(
         self, caller: Principal, resource: str, partition: int, time_ms: int

@@ -11,6 +11,7 @@ from opentalos.catalog.access.authorize import topic_not_exist
 from opentalos.model.message import StoredBlock
 
 HOLD_S = 0.5  # the other server waits so long for messages that are not there yet
+UNKNOWN = -1  # how many messages follow
 
 
 class RemoteMessages:
@@ -19,14 +20,15 @@ class RemoteMessages:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
-    async def read(self, address: str, query: GetQuery) -> tuple[Sequence[StoredBlock], int]:
-        """Blocks, and how many messages follow the last of them.
+    async def read(self, address: str, query: GetQuery) -> tuple[Sequence[StoredBlock], int | None]:
+        """Blocks, and how many messages follow the last of them; None: it is not known.
 
         Raises: what the other server raises; PartitionNotServing: it does not answer.
         """
         request = MessagesRequest(*query)
         reply = await call_peer(self._context.peers, address, MESSAGES, request)
-        return [shown.block() for shown in reply.blocks], reply.unhandled
+        left = None if reply.unhandled < 0 else reply.unhandled
+        return [shown.block() for shown in reply.blocks], left
 
     async def answer(self, request: MessagesRequest) -> MessagesReply:
         """Another server reads a partition that this one serves."""
@@ -42,4 +44,5 @@ class RemoteMessages:
         )
         end = read.blocks[-1].next_offset if read.blocks else read.range.next
         blocks = [BlockMessage.of(block) for block in read.blocks]
-        return MessagesReply(blocks, max(0, read.range.next - end))
+        left = max(0, read.range.next - end) if read.damage is None else UNKNOWN
+        return MessagesReply(blocks, left)

@@ -44,7 +44,9 @@ class TalosBlocks:
             blocks.append(block)
             left_bytes -= len(block.payload)
         messages = sum(block.messages for block in blocks)
-        unhandled = result.unhandled + result.messages - messages
+        unhandled = result.unhandled
+        if unhandled is not None:
+            unhandled += result.messages - messages
         return GetResult(blocks, messages, unhandled, result.hold_s)
 
     async def _encoded(self, reader: Reader, block: StoredBlock) -> StoredBlock:

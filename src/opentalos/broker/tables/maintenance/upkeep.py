@@ -15,7 +15,7 @@ from opentalos.broker.tables.api.values import Table
 from opentalos.broker.tables.maintenance.sweep import TableSweep
 from opentalos.broker.tables.shard.record import remove_records
 from opentalos.catalog.tables.table import stopped_stream
-from opentalos.catalog.topics.topics import topic_is_gone
+from opentalos.catalog.topics.topics import Existence, existence
 from opentalos.model.errors import (
     OutcomeUnknown,
     TableNotExist,
@@ -48,6 +48,7 @@ class TableUpkeep:
         self._loops: list[asyncio.Task[None]] = []
         # Since when, on the loop's clock, this leader has seen a table in a transient state.
         self._unfinished: dict[tuple[str, TableState], float] = {}
+        self._waiting: set[tuple[str, int]] = set()  # streams whose topic is not known
 
     def start(self) -> None:
         """Start; what a crash interrupted is completed first."""
@@ -145,13 +146,29 @@ class TableUpkeep:
             )
 
     async def _check_topics(self, table: Table) -> None:
-        """A stream whose topic was deleted stops: from then on changes are missing."""
+        """A stream whose topic was deleted stops: from then on changes are missing.
+
+        If the catalogue does not know the topic, and no deletion of it is on record, the catalogue
+        may be older than the table's rows: the changes wait, until the topic is adopted or the
+        stream is disabled.
+        """
         for name, state in table.streams.items():
             if not state.live:
                 continue
-            place = (state.topic_owner, state.topic_name)
-            if await topic_is_gone(self._context.topics, state.topic_uuid, *place):
+            place, stream = (state.topic_owner, state.topic_name), (table.uuid, state.id)
+            found = await existence(self._context.topics, state.topic_uuid, *place)
+            if found is Existence.DELETED:
                 await self._stop_stream(table, name, state.id)
+            elif found is Existence.EXISTS:
+                self._waiting.discard(stream)
+            elif stream not in self._waiting:
+                self._waiting.add(stream)
+                _LOG.error(
+                    "stream of table %s waits: the catalogue does not know topic %s (%s), and no "
+                    "deletion of it is on record; adopt the topic (talos log adopt), or disable "
+                    "the stream",
+                    *(table.resource, name, state.topic_uuid),
+                )
 
     async def _stop_stream(self, table: Table, topic: str, stream_id: int) -> None:
         now_ms = self._context.clock.wall_ms()

@@ -145,7 +145,8 @@ def explain(topic: str, group_name: str, output: Output, server: ServerOptions) 
         output.table(("code", "level", "partitions_count", "text", "advice"), found["reasons"])
         return
     state = found["state"].replace("_", " ")
-    click.echo(f"{state}: lag {found['lag']:,}, {counted(found['workers'], 'worker')}")
+    lag = "not known" if found["lag"] is None else f"{found['lag']:,}"
+    click.echo(f"{state}: lag {lag}, {counted(found['workers'], 'worker')}")
     for reason in found["reasons"]:
         click.echo(f"{reason['level']}: {reason['text']}")
         if reason["partitions"]:

@@ -32,6 +32,7 @@ async def show(visit: Visit) -> View:
         {"group": group, "topic": topic["name"], "owner": topic["owner"], "lag": lag}
         for topic in topics
         for group, lag in (topic["lags"] or {}).items()
+        if lag is not None  # of a damaged partition; that is an alarm
     ]
     lags.sort(key=lambda row: row["lag"], reverse=True)
     return View(

@@ -14,6 +14,7 @@ from typing import Any, Final
 ACCEPTS_A_TURN: Final = 8  # connections in one pass of the loop, about 0.5 ms
 BACKLOG: Final = 1024  # connections the kernel keeps until they are accepted
 _PAUSE_S: Final = 0.5  # after the system had no room for another one
+_REPORT_S: Final = 60.0  # between two log lines
 _NO_ROOM: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 _log = logging.getLogger("opentalos.http")
@@ -70,12 +71,19 @@ class Acceptor:
     """Accepts from these sockets until it is closed.
 
     Args: adopt: makes a connection of an accepted socket; its task ends when that is done.
+    lacks_room: whether a socket of this number is to be closed at once, since others need the rest.
     """
 
-    def __init__(self, sockets: list[socket.socket], adopt: Adopt) -> None:
-        self._sockets, self._adopt = sockets, adopt
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        adopt: Adopt,
+        lacks_room: Callable[[int], bool] = lambda fd: False,
+    ) -> None:
+        self._sockets, self._adopt, self._lacks_room = sockets, adopt, lacks_room
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()  # TLS bounds its handshakes
+        self._reported_s = float("-inf")
         self._closed = False
         for sock in sockets:
             self._listen(sock)
@@ -108,13 +116,24 @@ class Acceptor:
                 return
             except OSError as error:
                 if error.errno in _NO_ROOM:
-                    _log.error("cannot accept a connection", extra={"reason": str(error)})
-                    self._loop.remove_reader(sock.fileno())
-                    self._loop.call_later(_PAUSE_S, self._listen, sock)
+                    self._pause(sock, str(error))
                     return
                 continue  # that connection has ended already
+            if self._lacks_room(accepted.fileno()):
+                accepted.close()
+                self._pause(sock, "nearly all descriptors are in use")
+                return
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = self._loop.create_task(self._adopt(accepted))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _pause(self, sock: socket.socket, reason: str) -> None:
+        """Let clients wait; the kernel keeps their connections."""
+        self._loop.remove_reader(sock.fileno())
+        self._loop.call_later(_PAUSE_S, self._listen, sock)
+        now_s = self._loop.time()
+        if now_s - self._reported_s > _REPORT_S:
+            self._reported_s = now_s
+            _log.error("cannot accept connections: %s; raise the limit (ulimit -n)", reason)

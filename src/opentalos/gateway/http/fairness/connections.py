@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -10,6 +11,9 @@ from opentalos.gateway.http.tls import TlsContext
 from opentalos.model.address import is_loopback
 
 DRAINED_A_TURN: Final = 8  # connections that are closed or answered in one turn of the loop
+# That connections leave to open files and to recovery, whoever else takes descriptors: those that
+# idle files give back would otherwise be the next client's.
+SPARE_DESCRIPTORS: Final = 8
 
 
 class Limits(Protocol):
@@ -21,6 +25,21 @@ class Limits(Protocol):
     def connections_address_max(self) -> int: ...
     @property
     def write_stall_s(self) -> float: ...
+
+
+class ConnectionRoom:
+    """How many connections the ports of a process may have together, whatever each of them may.
+
+    Args: limit: how many descriptors the process may have now.
+    """
+
+    def __init__(self, most: int, limit: Callable[[], int] = lambda: sys.maxsize) -> None:
+        self.most, self._limit = most, limit
+        self.taken = 0
+
+    def lacks(self, fd: int) -> bool:
+        """Whether hardly any descriptor is left beside this one, the smallest that was free."""
+        return fd >= self._limit() - SPARE_DESCRIPTORS
 
 
 class Connection(Protocol):
@@ -42,12 +61,17 @@ class OpenConnections(Generic[C]):
     """The connections of one port, from the socket to the end of the last one.
 
     Args: make: the protocol object of an accepted connection; over TLS if ``tls`` is not None.
+    room: shared with other ports; None: there is enough.
     """
 
     def __init__(
-        self, limits: Limits, make: Callable[[TlsContext | None], asyncio.BaseProtocol]
+        self,
+        limits: Limits,
+        make: Callable[[TlsContext | None], asyncio.BaseProtocol],
+        room: ConnectionRoom | None = None,
     ) -> None:
         self._limits, self._make = limits, make
+        self._room = ConnectionRoom(sys.maxsize) if room is None else room
         self._tls: TlsContext | None = None
         self.accepted = 0
         self._open: set[C] = set()
@@ -74,7 +98,7 @@ class OpenConnections(Generic[C]):
         """
         self._tls = tls
         sockets = await bound_sockets(host, port)
-        self._acceptor = Acceptor(sockets, self._adopt)
+        self._acceptor = Acceptor(sockets, self._adopt, self._room.lacks)
         return int(sockets[0].getsockname()[1])
 
     async def _adopt(self, accepted: socket.socket) -> None:
@@ -97,10 +121,13 @@ class OpenConnections(Generic[C]):
         Clients on this machine, such as a proxy, have the bound of all connections only.
         """
         self._open.add(connection)
+        self._room.taken += 1
         self.accepted += 1
         network, most = connection.network, self._limits.connections_address_max
         count = self._of_network[network] = self._of_network.get(network, 0) + 1
         if most and count > most and not is_loopback(network):
+            return False
+        if self._room.taken > self._room.most:
             return False
         return len(self._open) <= self._limits.connections_max
 
@@ -108,6 +135,7 @@ class OpenConnections(Generic[C]):
         """The connection is gone."""
         if connection in self._open:
             self._open.discard(connection)
+            self._room.taken -= 1
             left = self._of_network.pop(connection.network, 1) - 1
             if left:
                 self._of_network[connection.network] = left

@@ -47,6 +47,7 @@ from opentalos.wire.message.kafka_format import encode_kafka_batch
 
 WAIT_S_MAX: Final = 60.0
 SESSIONS_FROM: Final = 7  # version
+_UNKNOWN: Final = -1  # offset
 
 
 class _HeldUntil(float):
@@ -151,11 +152,12 @@ def _answered(leaders: NewLeaders, found: FetchedPlace) -> Answered:
     error = found.error
     offsets = found.offsets
     code = ErrorCode.NONE if error is None else _code(error)
+    end = offsets.next if found.damage is None else _UNKNOWN
     data = PartitionData(
         partition_index=found.place.partition,
         error_code=int(code),
-        high_watermark=offsets.next,
-        last_stable_offset=offsets.next,
+        high_watermark=end,
+        last_stable_offset=end,
         log_start_offset=offsets.start,
         aborted_transactions=None,
     )
@@ -185,7 +187,7 @@ def _refused(key: Key, error: TalosError) -> Answered:
     data = PartitionData(
         partition_index=key[1],
         error_code=int(code),
-        high_watermark=-1,
+        high_watermark=_UNKNOWN,
         aborted_transactions=None,
     )
     return Answered(data, [])

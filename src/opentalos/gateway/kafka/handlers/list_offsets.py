@@ -71,7 +71,7 @@ async def _expect(services: Services, call: KafkaCall, place: _Place, epoch: int
 async def _found(services: Services, call: KafkaCall, place: _Place, time_ms: int) -> TimedOffset:
     queries, caller = services.broker.reads.offset_queries, call.caller
     if time_ms in (EARLIEST, EARLIEST_LOCAL):
-        return TimedOffset((await queries.retained(caller, *place)).start, -1)
+        return TimedOffset(await queries.start(caller, *place), -1)
     if time_ms == LATEST:
         return TimedOffset((await queries.retained(caller, *place)).next, -1)
     if time_ms == MAX_TIMESTAMP:

@@ -25,11 +25,11 @@ _TOPIC = fields(
     name=text(),
     owner=text(),
     partitions=integer(),
-    messages=integer(about="Retained."),
-    bytes=integer(about="Retained."),
+    messages=nullable(integer(about="Retained; null: a partition is damaged.")),
+    bytes=nullable(integer(about="Retained; null: a partition is damaged.")),
     messages_per_s=_RATE,
     bytes_per_s=_RATE,
-    lags=nullable(table(integer(), maximum=None)),
+    lags=nullable(table(nullable(integer(about="null: a partition is damaged.")), maximum=None)),
 )
 
 
@@ -70,8 +70,8 @@ def _shown(found: TopicOverview) -> dict[str, object]:
         "name": topic.name,
         "owner": topic.owner,
         "partitions": topic.partitions,
-        "messages": amounts.messages,
-        "bytes": amounts.bytes_count,
+        "messages": None if amounts.damaged else amounts.messages,
+        "bytes": None if amounts.damaged else amounts.bytes_count,
         "messages_per_s": rate and round(rate.messages_per_s, 1),
         "bytes_per_s": None if per_s is None else round(per_s, 1),
         "lags": found.lags,

@@ -40,7 +40,9 @@ LIST_S = 10.0  # also if a server does not answer
 RESET_S = 20.0  # for all partitions of a group
 _NUMBER = text(PARTITION)
 CHECKPOINT = integer(-1, about="Offset of the last processed message; -1: none.")
-LAG = integer(about="Retained messages after the checkpoint.")
+LAG = nullable(
+    integer(about="Retained messages after the checkpoint; null: not known, a log is damaged.")
+)
 _PARTITION = fields(
     partition=integer(),
     checkpoint=CHECKPOINT,
@@ -56,8 +58,9 @@ _SUMS = {
             f"{LARGEST_MAX} partitions with the greatest lag; null: it cannot be read now."
         )
     ),
-    "lag_max": integer(about="Of the partition with the greatest lag."),
+    "lag_max": nullable(integer(about="Of the partition with the greatest lag; null as lag.")),
     "behind": integer(about="Partitions with lag."),
+    "damaged": integer(about="Partitions whose lag is not known, since they are damaged."),
 }
 _MEMBER = fields(
     worker=text(),
@@ -211,10 +214,11 @@ def _listed(
 
 def _sums(summary: LagSummary, age_s: float | None) -> dict[str, Any]:
     return {
-        "lag": summary.lag,
+        "lag": None if summary.damaged else summary.lag,
         "lag_s": age_s,
-        "lag_max": summary.most,
+        "lag_max": None if summary.damaged else summary.most,
         "behind": summary.behind,
+        "damaged": summary.damaged,
     }
 
 

@@ -23,6 +23,7 @@ from opentalos.gateway.rest.routing.schema import integer, items, one_of, text
 from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
+    DAMAGE,
     PartitionNotExist,
     RequestError,
     StoreUnavailable,
@@ -110,11 +111,13 @@ async def _spots(call: Call, topic: Topic) -> Sequence[Spot]:
     if resumed or since in ("start", "end"):
         # Partitions added after the last event are read from their first message.
         at = START_OFFSET if resumed or since == "start" else LATEST_OFFSET
-        found = await call.broker.messages.offsets_of(call.caller, topic.resource, list(fresh))
-        for partition, offsets in zip(fresh, found, strict=True):
-            if isinstance(offsets, TalosError):
-                raise offsets
-            starts[partition] = offsets.start if at == START_OFFSET else offsets.next
+        found = await call.broker.messages.facts_of(call.caller, topic.resource, list(fresh))
+        for partition, fact in zip(fresh, found, strict=True):
+            if isinstance(fact, TalosError):
+                raise fact
+            if fact.damage is not None and at == LATEST_OFFSET:
+                raise fact.damage
+            starts[partition] = fact.offsets.start if at == START_OFFSET else fact.offsets.next
     else:
         times = dict.fromkeys(fresh, int(since))
         starts |= await call.broker.messages.offsets_at(call.caller, topic.resource, times)
@@ -156,6 +159,7 @@ async def _write(following: _Following, stream: ReplyStream, offsets: dict[int, 
     loop, call = asyncio.get_running_loop(), following.call
     until_s = loop.time() + call.query.get("limit_s", STREAM_S_MAX)
     beat_s = loop.time() + BEAT_S
+    left = len(offsets)
     await stream.write(b"retry: %d\n\n" % RETRY_MS)
     while (now_s := loop.time()) < until_s:
         found: PlainMessages | TalosError
@@ -173,6 +177,9 @@ async def _write(following: _Following, stream: ReplyStream, offsets: dict[int, 
             found = error
         if isinstance(found, TalosError):
             await stream.write(_error(call, found))
+            left -= 1
+            if left and isinstance(found, DAMAGE):
+                continue  # the other partitions are whole
             return
         work, caller = call.broker.work, call.caller.id
         texts = await listed(work, caller, found.messages, following.encoding)
@@ -224,8 +231,9 @@ ROUTES = (
         notes=(
             "The id of an event is the next offset of every followed partition; a client that "
             "reconnects with it as Last-Event-ID misses nothing. A stream that cannot continue "
-            "ends with an event of type error, whose data is a problem document. A client that "
-            "does not read is disconnected."
+            "ends with an event of type error, whose data is a problem document; after one of a "
+            "damaged partition, it continues with the others. A client that does not read is "
+            "disconnected."
         ),
         query={
             "from": text(EVENTS_FROM, about="start, end (default) or a Unix time in ms."),

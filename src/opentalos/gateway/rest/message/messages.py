@@ -139,7 +139,8 @@ async def answer_of(call: Call, found: PlainMessages) -> Answer:
     """Messages of one partition."""
     encoding = call.query.get("encoding", "base64")
     texts = await listed(call.broker.work, call.caller.id, found.messages, encoding)
-    end = b', "next_offset": %d, "lag": %d' % (found.next_offset, found.lag)
+    lag = b"null" if found.lag is None else b"%d" % found.lag
+    end = b', "next_offset": %d, "lag": %b' % (found.next_offset, lag)
     return Answer(chunks=array_of(texts, end))
 
 
@@ -189,7 +190,9 @@ ROUTES = (
         reply=fields(
             messages=items(READ),
             next_offset=integer(about="Offset of the next read."),
-            lag=integer(about="Messages from next_offset to the end."),
+            lag=nullable(
+                integer(about="Messages from next_offset to the end; null: a part is damaged.")
+            ),
         ),
     ),
 )  # fmt: skip

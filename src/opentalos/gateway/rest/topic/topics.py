@@ -71,7 +71,7 @@ _OFFSETS = fields(
         "end": integer(-1, about="Last offset; start - 1 if nothing is retained."),
         "next": integer(about="Offset of the next message."),
         "at": integer(about="First offset stored at time_ms or later, or next."),
-        "error": text(about="Why the offsets are unavailable now."),
+        "error": text(about="Why the offsets, or all but start, are unavailable now."),
     },
 )
 
@@ -150,14 +150,18 @@ async def get_offsets(call: Call) -> Answer:
     missing = [partition for partition in wanted if partition >= count]
     if missing:
         raise PartitionNotExist(f"topic {topic.name} has no partition {missing[0]}")
-    found = await messages.offsets_of(call.caller, resource, list(wanted))
+    found = await messages.facts_of(call.caller, resource, list(wanted))
     partitions: list[dict[str, Any]] = []
-    for partition, offsets in zip(wanted, found, strict=True):
-        if isinstance(offsets, TalosError):
-            partitions.append({"partition": partition, "error": str(offsets)})
+    for partition, fact in zip(wanted, found, strict=True):
+        if isinstance(fact, TalosError):
+            partitions.append({"partition": partition, "error": str(fact)})
             continue
-        start, end = offsets
-        partitions.append({"partition": partition, "start": start, "end": end - 1, "next": end})
+        start, end = fact.offsets
+        shown = {"partition": partition, "start": start}
+        if fact.damage is not None:
+            partitions.append(shown | {"error": str(fact.damage)})
+        else:
+            partitions.append(shown | {"end": end - 1, "next": end})
     if "time_ms" in call.query:
         known = [entry["partition"] for entry in partitions if "error" not in entry]
         times = dict.fromkeys(known, call.query["time_ms"])

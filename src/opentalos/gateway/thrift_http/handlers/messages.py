@@ -21,6 +21,7 @@ from opentalos.model.message import (
 )
 from opentalos.wire._generated import message
 from opentalos.wire.thrift.block_extras import Extras, decode_extras, encode_extras
+from opentalos.wire.thrift.hot import UNKNOWN
 
 _COMPRESSIONS: Final = frozenset(Compression)
 
@@ -94,7 +95,7 @@ def _block_of(block: message.MessageBlock, caller: Principal) -> MessageBlock:
 async def get_message(
     broker: Broker, caller: Principal, request: message.GetMessageRequest, context: CallContext
 ) -> message.GetMessageResponse:
-    """Read blocks. ``unHandledMessageNumber`` is always set: Python needs it."""
+    """Read blocks. ``unHandledMessageNumber`` is always set: Python needs it; -1: not known."""
     if request.messageTags:
         raise NotSupported("messageTags: tag filters are not supported yet")
     resource, partition = values.target_of(request.topicAndPartition)
@@ -111,7 +112,7 @@ async def get_message(
     return message.GetMessageResponse(
         messageBlocks=[_message_block(block) for block in result.blocks],
         messageNumber=result.messages,
-        unHandledMessageNumber=result.unhandled,
+        unHandledMessageNumber=UNKNOWN if result.unhandled is None else result.unhandled,
         sequenceId=request.sequenceId,
         isTransfer=context.transferred or None,
     )

@@ -12,6 +12,7 @@ from opentalos.model.identity import Principal
 from opentalos.wire._generated import message, metric
 
 PREVIEW_CHARS_MAX: Final = 4096  # of one cell
+UNKNOWN_LAG: Final = -1  # the partition is damaged; the field is required
 _TITLES: Final = (
     "offset",
     "appendTimestamp",
@@ -28,7 +29,7 @@ def _unit(unit: PartitionConsumeUnit) -> metric.PartitionConsumeUnit:
         partitionId=unit.partition,
         ipAddr=unit.address,
         consumerCommitOffset=unit.checkpoint,
-        consumerOffsetLag=unit.lag,
+        consumerOffsetLag=UNKNOWN_LAG if unit.lag is None else unit.lag,
     )
 
 

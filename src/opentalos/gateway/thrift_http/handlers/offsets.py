@@ -1,10 +1,11 @@
 """MessageService: offsets, time lookup, schedule info."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
 from opentalos.broker.broker import Broker
+from opentalos.broker.peer_rpc.remote_logs import Found
 from opentalos.gateway.thrift_http.errors import form_of, text_of
 from opentalos.gateway.thrift_http.handlers import values
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler
@@ -12,34 +13,45 @@ from opentalos.gateway.thrift_http.handlers.metrics import get_data_preview
 from opentalos.model.errors import BadRequest, TalosError, UnexpectedOffset
 from opentalos.model.identity import Principal
 from opentalos.model.limits import PARTITIONS_MAX
-from opentalos.model.message import OffsetRange
 from opentalos.wire._generated import common, message
 
 
-def _info(partition: int, found: OffsetRange | TalosError) -> message.OffsetInfo:
-    """Offsets, or an error code: getPartitionsOffset declares no exception."""
+def _info(partition: int, found: Found) -> message.OffsetInfo:
+    """Offsets, or an error code: getPartitionsOffset declares no exception.
+
+    A damaged partition has its start beside the error.
+    """
+    start: int | None = None
+    error: TalosError | None
     if isinstance(found, TalosError):
-        form = form_of(found)
-        return message.OffsetInfo(
-            partitionId=partition,
-            errorCode=common.ErrorCode(form.code),
-            errorMsg=text_of(found, form),
-        )
-    return message.OffsetInfo(partitionId=partition, startOffset=found.start, endOffset=found.end)
+        error = found
+    else:
+        start, error = found.offsets.start, found.damage
+        if error is None:
+            end = found.offsets.end
+            return message.OffsetInfo(partitionId=partition, startOffset=start, endOffset=end)
+    form = form_of(error)
+    return message.OffsetInfo(
+        partitionId=partition,
+        startOffset=start,
+        errorCode=common.ErrorCode(form.code),
+        errorMsg=text_of(error, form),
+    )
 
 
 async def _infos(
     broker: Broker, caller: Principal, resource: str, partitions: list[int]
 ) -> list[message.OffsetInfo]:
+    found: Sequence[Found]
     try:
-        found = await broker.messages.offsets_of(caller, resource, partitions)
+        found = await broker.messages.facts_of(caller, resource, partitions)
     except TalosError as error:
         found = [error] * len(partitions)
     return await _infos_of(broker, caller, zip(partitions, found, strict=True))
 
 
 async def _infos_of(
-    broker: Broker, caller: Principal, found: Iterable[tuple[int, OffsetRange | TalosError]]
+    broker: Broker, caller: Principal, found: Iterable[tuple[int, Found]]
 ) -> list[message.OffsetInfo]:
     return await broker.work.each(caller.id, list(found), lambda item: _info(*item))
 
@@ -54,7 +66,7 @@ async def get_topic_offset(
 ) -> message.GetTopicOffsetResponse:
     """Offsets of every partition of a topic."""
     resource = values.resource_of(request.topicTalosResourceName)
-    found = await broker.messages.topic_offsets(caller, resource)
+    found = await broker.messages.facts_of(caller, resource)
     infos = await _infos_of(broker, caller, enumerate(found))
     return message.GetTopicOffsetResponse(offsetInfoList=infos)
 

@@ -118,7 +118,10 @@ def lags_of(found: Iterable[metric.PartitionConsumeUnit]) -> tuple[PartitionLag,
     """Committed offset and lag of a group, by partition."""
     lags = [
         PartitionLag(
-            unit.partitionId, unit.consumerCommitOffset, unit.consumerOffsetLag, unit.ipAddr
+            unit.partitionId,
+            unit.consumerCommitOffset,
+            None if unit.consumerOffsetLag < 0 else unit.consumerOffsetLag,
+            unit.ipAddr,
         )
         for unit in found
     ]

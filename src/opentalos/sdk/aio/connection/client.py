@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self
 
-from opentalos.model.errors import NothingThere, OffsetOutOfRange, TalosError
+from opentalos.model.errors import CorruptLog, NothingThere, OffsetOutOfRange, TalosError
 from opentalos.model.message import MessageBlock, OffsetRange, ProducerStamp
 from opentalos.sdk.aio.connection import messages
 from opentalos.sdk.aio.connection.caller import Caller
@@ -15,7 +15,7 @@ from opentalos.sdk.core.config import ClientConfig
 from opentalos.sdk.core.operation import Operation
 from opentalos.sdk.core.values import FetchReply, PutReply, TopicRef
 from opentalos.sdk.errors import PositionExpired
-from opentalos.wire._generated.message import MESSAGE_SERVICE
+from opentalos.wire._generated.message import MESSAGE_SERVICE, GetPartitionsOffsetResponse
 from opentalos.wire._generated.topic import TOPIC_SERVICE
 from opentalos.wire.thrift.spec import ServiceSpec
 
@@ -127,7 +127,8 @@ class Client:
         a threaded client are views of the reply, so one block keeps all of them alive.
 
         Args:    messages_max, bytes_max: of the reply; the first block is always returned.
-        Raises:  PositionExpired: the offset is not retained.
+        Raises:  PositionExpired: the offset is not retained. CorruptLog: what is stored there is
+                 damaged, or may be: the log's end is not known.
         """
         sequence_id = f"{self.id}#{next(self._numbers)}"
         request = messages.get_request(topic, partition, offset, sequence_id)
@@ -144,13 +145,26 @@ class Client:
             raise PositionExpired(topic.name, partition, offset, retained) from error
 
     async def offsets(self, topic: TopicRef, partitions: Sequence[int]) -> dict[int, OffsetRange]:
-        """The retained offsets by partition. Raises: the error of the first failing partition."""
+        """The retained offsets by partition.
+
+        Raises: the error of the first failing partition; CorruptLog: it is damaged, so its end is
+                not known.
+        """
+        return messages.offsets_of(await self._offsets(topic, partitions, messages.check_offsets))
+
+    async def first_offsets(self, topic: TopicRef, partitions: Sequence[int]) -> dict[int, int]:
+        """The first retained offset by partition, also of one that is damaged after it. Raises:
+        the error of the first failing partition."""
+        return messages.starts_of(await self._offsets(topic, partitions, messages.check_starts))
+
+    async def _offsets(
+        self, topic: TopicRef, partitions: Sequence[int], check: Callable[[Any], None]
+    ) -> GetPartitionsOffsetResponse:
         request = messages.offsets_request(topic, partitions)
         method = MESSAGE_SERVICE.methods["getPartitionsOffset"]
-        operation = Operation(
-            MESSAGE_SERVICE, method, request, check=messages.check_offsets, topic=topic.resource
-        )
-        return messages.offsets_of(await self._run(operation))
+        operation = Operation(MESSAGE_SERVICE, method, request, check=check, topic=topic.resource)
+        found: GetPartitionsOffsetResponse = await self._run(operation)
+        return found
 
     async def offsets_at(self, topic: TopicRef, times_ms: Mapping[int, int]) -> dict[int, int]:
         """By partition, the offset of the first message stored at or after a time, else the end
@@ -195,6 +209,8 @@ class Client:
     async def _retained(self, topic: TopicRef, partition: int) -> OffsetRange | None:
         try:
             return (await self.offsets(topic, [partition])).get(partition)
+        except CorruptLog:
+            raise  # nobody knows where it ends: no policy may choose that
         except TalosError:
             return None
 

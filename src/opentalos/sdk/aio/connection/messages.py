@@ -106,7 +106,8 @@ def get_request(
 def fetch_reply(found: message.GetMessageResponse) -> FetchReply:
     """The blocks in the reply to a get."""
     blocks = [_stored(block) for block in found.messageBlocks]
-    return FetchReply(blocks, found.unHandledMessageNumber or 0)
+    unhandled = found.unHandledMessageNumber or 0
+    return FetchReply(blocks, None if unhandled < 0 else unhandled)
 
 
 def _stored(block: message.MessageBlock) -> StoredBlock:
@@ -138,6 +139,18 @@ def check_offsets(found: message.GetPartitionsOffsetResponse) -> None:
     for info in found.offsetInfoList:
         if info.errorCode is not None:
             raise error_of_code("getPartitionsOffset", info.errorCode, info.errorMsg or "")
+
+
+def check_starts(found: message.GetPartitionsOffsetResponse) -> None:
+    """Raise the error of the first partition whose start is not known either."""
+    for info in found.offsetInfoList:
+        if info.errorCode is not None and info.startOffset is None:
+            raise error_of_code("getPartitionsOffset", info.errorCode, info.errorMsg or "")
+
+
+def starts_of(found: message.GetPartitionsOffsetResponse) -> dict[int, int]:
+    """The first retained offset by partition."""
+    return {info.partitionId: info.startOffset or 0 for info in found.offsetInfoList}
 
 
 def offsets_of(found: message.GetPartitionsOffsetResponse) -> dict[int, OffsetRange]:

@@ -5,6 +5,7 @@ from collections import deque
 
 from opentalos.model.errors import BadRequest, TalosError
 from opentalos.sdk.core.consumer.delivery import Chunk, Delivery
+from opentalos.sdk.core.consumer.settings import StartAt
 
 
 class AssignedPartition:
@@ -21,11 +22,17 @@ class AssignedPartition:
     ``fetch_epoch``, so that the reply to an earlier fetch is discarded.
 
     Args: start: the first offset to fetch; committed: the committed offset, -1 for none; earliest:
-    start wherever the log starts.
+    start wherever the log starts; starts_at: what ``start`` has to be found from first.
     """
 
     def __init__(
-        self, partition: int, start: int, committed: int = -1, *, earliest: bool = False
+        self,
+        partition: int,
+        start: int,
+        committed: int = -1,
+        *,
+        earliest: bool = False,
+        starts_at: StartAt | None = None,
     ) -> None:
         self.partition = partition
         self.committed = committed
@@ -38,7 +45,11 @@ class AssignedPartition:
         self.delivery: Delivery | None = None
         self.chunks: deque[Chunk] = deque()
         self.error: TalosError | None = None
+        self.damage: TalosError | None = None  # what the application is to hear of once
+        self.damage_due_s = 0.0  # when it is to hear of it again, on the loop's clock
+        self.starts_at: StartAt | None = None
         self.seek(start, earliest=earliest)
+        self.starts_at = starts_at
 
     def seek(self, offset: int, *, earliest: bool = False) -> None:
         """Continue at ``offset``; discard what is prefetched or being delivered."""
@@ -48,7 +59,8 @@ class AssignedPartition:
         self.handed = self.processed = offset - 1
         self.fetch_epoch = object()  # replies to earlier fetches are discarded
         self.at_earliest = earliest
-        self.error = None
+        self.starts_at = None
+        self.error = self.damage = None
         self.failures, self.waiting = 0, None
 
     def skip_to(self, offset: int) -> None:
@@ -72,7 +84,7 @@ class AssignedPartition:
         self.chunks.append(chunk)
         self.position = chunk.last_offset + 1
         self.at_earliest = False
-        self.failures = 0
+        self.failures, self.damage, self.damage_due_s = 0, None, 0.0
 
     def deliver(self) -> Delivery:
         """Deliver the next chunk to the application."""

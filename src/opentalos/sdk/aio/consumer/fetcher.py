@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from opentalos.model.errors import (
+    CorruptLog,
     DeadlinePassed,
     OutcomeUnknown,
     PartitionNotExist,
@@ -19,6 +20,7 @@ from opentalos.model.errors import (
 )
 from opentalos.sdk.aio.connection.client import Client
 from opentalos.sdk.aio.consumer.assigned_partition import AssignedPartition
+from opentalos.sdk.aio.consumer.start_positions import resolve
 from opentalos.sdk.core.consumer.delivery import Chunk, Delivery
 from opentalos.sdk.core.consumer.settings import ConsumerCounters, ConsumerSettings, Expired
 from opentalos.sdk.core.values import FetchReply, OffsetRange, TopicRef
@@ -29,6 +31,7 @@ _LOG = logging.getLogger("opentalos.sdk.consumer")
 EMPTY_PAUSE_S: Final = 0.2  # Source: docs/protocol/consumers.md#client-settings
 FAILED_PAUSE_S: Final = 0.2  # after a fetch failed with all its retries; doubles
 FAILED_PAUSE_S_MAX: Final = 5.0
+DAMAGE_REPORTED_S: Final = 60.0  # between two errors for the application about one partition
 _DOUBLINGS_MAX: Final = 10
 _FAILING_PART: Final = 4  # failing partitions get one in this many fetch slots
 
@@ -127,7 +130,11 @@ class Fetcher:
             self._budget.add(held.chunks[0])
 
     def next(self) -> AssignedPartition | None:
-        """The next partition with a chunk to deliver, round-robin; None: there is none."""
+        """The next partition with a chunk to deliver, round-robin; None: there is none.
+
+        Raises: PositionExpired, MessageFormatError: repeatedly; CorruptLog: once for a while, and
+        only if nothing can be delivered.
+        """
         for held in list(self._to_deliver):
             if held.error is not None:
                 raise held.error
@@ -136,6 +143,10 @@ class Fetcher:
                 self._to_deliver.append(held)
                 self._budget.remove(held.chunks[0])
                 return held
+        for held in self._to_deliver:
+            if held.damage is not None and not held.paused:
+                damage, held.damage = held.damage, None
+                raise damage
         return None
 
     def pump(self) -> None:
@@ -169,6 +180,9 @@ class Fetcher:
         loop = asyncio.get_running_loop()
         fetch_epoch, offset, began_s = held.fetch_epoch, held.position, loop.time()
         try:
+            if held.starts_at is not None:
+                await resolve(self._client, self._ref, held)
+                return
             reply = await self._client.fetch(
                 self._ref,
                 held.partition,
@@ -209,6 +223,8 @@ class Fetcher:
         passing = Unavailable | OutcomeUnknown | DeadlinePassed | PartitionNotExist
         if isinstance(error, PositionExpired):
             self._expired(held, error)
+        elif isinstance(error, CorruptLog):
+            self._damaged(held, error)
         elif isinstance(error, passing):
             self._counters.fetches_failed += 1
             pause_s = FAILED_PAUSE_S * float(1 << min(held.failures, _DOUBLINGS_MAX))
@@ -222,6 +238,22 @@ class Fetcher:
             self._wait(held, min(pause_s, FAILED_PAUSE_S_MAX))
         else:
             self._failed(error)
+
+    def _damaged(self, held: AssignedPartition, error: CorruptLog) -> None:
+        """Keep the position and try again: only a repair helps, and the others continue."""
+        self._counters.fetches_failed += 1
+        held.failures += 1
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= held.damage_due_s:
+            held.damage, held.damage_due_s = error, now_s + DAMAGE_REPORTED_S
+            _LOG.warning(
+                "partition damaged, its position is kept: topic=%s partition=%d error=%s",
+                self._ref.name,
+                held.partition,
+                error,
+            )
+            self._changed()
+        self._wait(held, FAILED_PAUSE_S_MAX)
 
     def _expired(self, held: AssignedPartition, error: PositionExpired) -> None:
         policy = Expired.EARLIEST if held.at_earliest else self._settings.expired

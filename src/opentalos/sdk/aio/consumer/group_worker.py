@@ -163,7 +163,8 @@ class GroupWorker:
         If the caller is cancelled, the same delivery is returned again.
 
         Args:    done: the delivery that the application has finished.
-        Raises:  the error that ended the consumer; PositionExpired: repeatedly, until a seek.
+        Raises:  the error that ended the consumer; PositionExpired: repeatedly, until a seek;
+                 CorruptLog: once a minute, while nothing of other partitions can be delivered.
         """
         if done is not None and done is self._current:
             self._finish(done)

@@ -56,8 +56,8 @@ class SimpleConsumer:
         Args:    position: an offset, Start.EARLIEST, Start.LATEST, or a time with a time zone for
                  the first record stored then or later; messages_max, bytes_max: requested limits;
                  blocks arrive whole, so there may be more.
-        Raises:  PositionExpired: the offset is not retained; MessageFormatError: a block is
-                 damaged.
+        Raises:  PositionExpired: the offset is not retained; CorruptLog: the log is damaged there,
+                 and whether there are records is not known; MessageFormatError: a block is damaged.
         """
         ref = await self._client.topic(self._name)
         offset = await self.offset_of(partition, position)
@@ -154,8 +154,9 @@ class SimpleConsumer:
             return (await self._client.offsets_at(ref, {partition: position_ms(position)}))[
                 partition
             ]
-        retained = (await self._client.offsets(ref, [partition]))[partition]
-        return retained.start if position is Start.EARLIEST else retained.next
+        if position is Start.EARLIEST:
+            return (await self._client.first_offsets(ref, [partition]))[partition]
+        return (await self._client.offsets(ref, [partition]))[partition].next
 
     async def offsets(self) -> dict[int, OffsetRange]:
         """The retained offsets of every partition."""

@@ -29,6 +29,9 @@ class TalosConsumer:
     processed records only, so leaving a loop at a record redelivers that record, unless ``commit``
     is called.
 
+    A damaged partition raises CorruptLog once a minute. It keeps its position, and its fetch is
+    repeated; whoever requests the next record gets those of the other partitions.
+
     Leases are renewed in the event loop. Code that blocks the loop for longer than a lease loses
     its partitions: ``on_lost`` is called, and it cannot commit over the new owner.
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from opentalos.broker.admin.log_verify import verify_logs
+from opentalos.broker.admin.stored.log_verify import verify_logs
 from opentalos.broker.broker import Broker
 from opentalos.broker.values import AttributeChange, CheckpointKey, NewTopic, Topic
 from opentalos.model.errors import TalosError

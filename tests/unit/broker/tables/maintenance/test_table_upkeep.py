@@ -19,6 +19,7 @@ from tests.unit.broker.tables.support import (
     streamed,
     string,
 )
+from tests.waiting import eventually_async
 
 from opentalos.broker.tables.maintenance.upkeep import UNFINISHED_S, TableUpkeep
 from opentalos.broker.tables.row_tables import entries_of, rows_of
@@ -133,6 +134,30 @@ async def test_a_stream_stops_when_its_topic_is_deleted() -> None:
         again = await w.topic(ALICE, "changes")
         fresh = (await w.broker.table_admin.alter(ALICE, "people", spec)).streams["changes"]
         assert (fresh.id, fresh.topic_uuid, fresh.live) == (stopped.id + 1, again.uuid, True)
+
+
+async def test_a_stream_waits_while_the_catalogue_does_not_know_its_topic(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with world() as w:
+        await w.topic(ALICE, "changes")
+        await make(w.broker, streamed(PLAIN, "changes"))
+        await w.broker.close()
+        record = w.storage.records.pop("topics/alice/changes")  # the catalogue came back older
+        await w.restart()
+        assert (await w.broker.tables.write(ALICE, "people", put("u", 1))).success
+        for _ in range(2):
+            await upkeep_of(w).run_once()
+        assert caplog.text.count("the catalogue does not know topic changes") == 1
+        found = await w.broker.table_admin.describe(ALICE, "people")
+        assert found.streams["changes"].live
+        await w.broker.close()
+        w.storage.records["topics/alice/changes"] = record  # adopted
+        await w.restart()
+        await upkeep_of(w).run_once()
+        topic = w.broker.topics.find_topic(ALICE, "changes")
+        log = w.broker.context.partition_log(topic, 0)
+        await eventually_async("the change is published", lambda: log.high_watermark)
 
 
 @pytest.mark.parametrize("schema", [PLAIN, HASHED], ids=["plain", "hashed"])

@@ -8,7 +8,9 @@ from collections import Counter
 import pytest
 from tests.waiting import within_limit
 
+from opentalos.gateway.http.fairness import accepting
 from opentalos.gateway.http.fairness.accepting import ACCEPTS_A_TURN, Acceptor, bound_sockets
+from opentalos.gateway.http.fairness.connections import SPARE_DESCRIPTORS, ConnectionRoom
 
 pytestmark = pytest.mark.real_time
 MANY = 50
@@ -69,6 +71,29 @@ async def test_without_descriptors_it_pauses_and_goes_on_later() -> None:
     with socket.create_connection(full.getsockname()):
         await adopted.until(1)
     assert not full.failures
+    await acceptor.close()
+    adopted.close()
+
+
+async def test_the_last_descriptors_are_left_to_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (listening,), adopted = await bound_sockets("127.0.0.1", 0), Adopted()
+    limit = SPARE_DESCRIPTORS + listening.fileno() + 1  # the client has the next one
+    monkeypatch.setattr(accepting, "_PAUSE_S", 0.0)
+    address = listening.getsockname()
+    acceptor = Acceptor([listening], adopted.adopt, ConnectionRoom(9, lambda: limit).lacks)
+    for _ in range(2):
+        with socket.create_connection(address) as client:
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            async with within_limit("it is closed"):
+                assert await loop.sock_recv(client, 1) == b""
+    (line,) = caplog.messages
+    assert "nearly all descriptors are in use" in line
+    limit += 100
+    with socket.create_connection(address):
+        await adopted.until(1)
     await acceptor.close()
     adopted.close()
 

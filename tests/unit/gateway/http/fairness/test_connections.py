@@ -1,7 +1,11 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from opentalos.gateway.http.fairness.connections import DRAINED_A_TURN, OpenConnections
+from opentalos.gateway.http.fairness.connections import (
+    DRAINED_A_TURN,
+    ConnectionRoom,
+    OpenConnections,
+)
 from opentalos.model.settings.kafka import KafkaSettings
 
 LIMITS = KafkaSettings(connections_max=4, connections_address_max=2)
@@ -25,8 +29,8 @@ class Held:
         self.seen.append("abort")
 
 
-def opened() -> OpenConnections[Held]:
-    return OpenConnections(LIMITS, lambda tls: asyncio.Protocol())
+def opened(room: ConnectionRoom | None = None) -> OpenConnections[Held]:
+    return OpenConnections(LIMITS, lambda tls: asyncio.Protocol(), room)
 
 
 async def test_an_address_and_the_port_have_their_bounds() -> None:
@@ -43,6 +47,22 @@ async def test_an_address_and_the_port_have_their_bounds() -> None:
     port.forget(first)
     port.forget(first)
     assert len(port) == 4
+
+
+async def test_the_ports_of_a_process_share_its_descriptors() -> None:
+    room = ConnectionRoom(3)
+    http, kafka = opened(room), opened(room)
+    first = Held("127.0.0.1")
+    assert http.admit(first)
+    assert http.admit(Held("127.0.0.1"))
+    assert kafka.admit(Held("127.0.0.1"))
+    refused = Held("127.0.0.1")
+    assert not kafka.admit(refused)
+    kafka.forget(refused)
+    http.forget(first)
+    http.forget(first)
+    assert kafka.admit(Held("127.0.0.1"))
+    assert not http.admit(Held("127.0.0.1"))
 
 
 async def test_a_drain_ends_with_the_last_connection() -> None:

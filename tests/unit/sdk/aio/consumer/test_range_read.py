@@ -39,6 +39,9 @@ class FakeClient:
             number: OffsetRange(self.starts[number], self.nexts[number]) for number in partitions
         }
 
+    async def first_offsets(self, ref: TopicRef, partitions: Sequence[int]) -> dict[int, int]:
+        return {number: self.starts[number] for number in partitions}
+
     async def offsets_at(self, ref: TopicRef, times_ms: Mapping[int, int]) -> dict[int, int]:
         return dict.fromkeys(times_ms, 4)
 

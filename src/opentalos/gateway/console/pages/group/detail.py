@@ -29,7 +29,7 @@ class Member(NamedTuple):
     address: str
     partitions: Sequence[int]
     held: int
-    lag: int
+    lag: int | None
     colour: int
 
 
@@ -70,7 +70,7 @@ async def show(visit: Visit) -> View:
             "cells": found["partitions"],
             "count": found["partitions_count"],
             "held": found["held"],
-            "most": found["lag_max"],
+            "most": found["lag_max"] or 0,
             "part": shown,
             "order": order,
             "charts": True,

@@ -1,6 +1,7 @@
 """The list of consumer groups: state, workers, and how their lag develops."""
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -51,7 +52,8 @@ async def show(visit: Visit) -> View:
     found = list(matching(rows, visit.query.text("filter"), "group", "topic", "owner"))
     order = visit.query.choice("order", ORDERS)
     if order in _DESCENDING:
-        found.sort(key=lambda row: row[order] or 0, reverse=True)
+        # What is not known may be the largest.
+        found.sort(key=lambda row: math.inf if row["damaged"] else row[order] or 0, reverse=True)
     else:
         found.sort(key=lambda row: (row[order], row["group"]))
     shown = part(visit.query, found, ROWS, ROWS_MAX)
@@ -73,9 +75,10 @@ async def show(visit: Visit) -> View:
             "states": STATES,
             "totals": {
                 "groups": len(rows),
-                "lag": sum(row["lag"] for row in rows),
+                "lag": sum(row["lag"] or 0 for row in rows),
+                "damaged": sum(1 for row in rows if row["damaged"]),
                 "oldest_s": max((row["lag_s"] or 0 for row in rows), default=0),
-                "behind": sum(1 for row in rows if row["lag"]),
+                "behind": sum(1 for row in rows if row["behind"]),
             },
             "charts": True,
             "span": visit.query.choice("span", tuple(series.SPANS), "1h"),

@@ -203,7 +203,8 @@ async def read_messages(
         found = await visit.rest.get(*path, query=query)
         messages += found["messages"]
         left_bytes -= sum(len(message["base64"]) * 3 // 4 for message in found["messages"])
-        if not found["messages"] or not found["lag"] or len(messages) >= wanted or left_bytes <= 0:
+        ended = not found["messages"] or found["lag"] == 0
+        if ended or len(messages) >= wanted or left_bytes <= 0:
             break
         query = {
             "offset": found["next_offset"],

@@ -51,6 +51,30 @@ async def test_the_list_has_lag_and_topic_and_is_filtered(root: Browser) -> None
     assert "/console/groups/root" in (await root.get("/console/groups?topic=t&order=topic")).text
 
 
+async def test_a_lag_that_nobody_knows_is_said(root: Browser) -> None:
+    world = root.rest.world
+    topic = world.broker.context.topics.record("root", "t")
+    assert topic is not None
+    await world.damage(topic, 0)
+    listed = await root.get("/console/groups")
+    assert (listed.status, "not known of 1 group" in listed.words) == (200, True)
+    assert "stuck" in listed.words
+    page = await root.get(GROUP)
+    assert page.status == 200
+    assert "not known 1 damaged partition" in page.words
+    assert "is damaged" in page.words
+    assert (await root.get(f"{GROUP}?order=lag")).status == 200
+    topics = await root.get("/console/topics")
+    assert (topics.status, "not known" in topics.words) == (200, True)
+    assert (await root.get("/console/topics?order=messages")).status == 200
+    overview = await root.get("/console/")
+    assert (overview.status, "root/t/0 (partition 0 is damaged)" in overview.words) == (200, True)
+    partitions = await root.get("/console/topics/root%2Ft")
+    assert "1 partition cannot be read now" in partitions.words
+    messages = await root.get("/console/topics/root%2Ft/messages")
+    assert "partition 0 is damaged" in messages.words
+
+
 async def test_the_list_has_the_groups_of_every_topic(
     root: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

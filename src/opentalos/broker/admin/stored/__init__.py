@@ -1,0 +1,1 @@
+"""What is stored, compared with what the catalogue knows: verification, lost topics."""

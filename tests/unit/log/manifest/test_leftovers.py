@@ -1,0 +1,269 @@
+"""A manifest that came back older than its files: refused, named, and nothing good is deleted."""
+
+import asyncio
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+from tests.unit.log.bed import (
+    LIMITS,
+    TOPIC,
+    Bed,
+    crash,
+    log_records,
+    open_bed,
+    payloads,
+    proven_payloads,
+    put,
+    until,
+)
+
+from opentalos.adapters.memory import MemoryStorage
+from opentalos.log.log_store import use_positions
+from opentalos.log.manifest.aside import DAY_MS, FILES_MAX, KEPT_DAYS, aside_path, outdated
+from opentalos.log.manifest.aside import ROOT as ASIDE
+from opentalos.log.manifest.leftovers import Found, Verdict, judge, split
+from opentalos.log.manifest.manifest import Manifest, Segment
+from opentalos.log.partition.jobs import roll, seal
+from opentalos.log.segment.format import index_path
+from opentalos.model.errors import CorruptLog
+from opentalos.model.limits import LogLimits
+from opentalos.model.message import PartitionKey
+
+KEY = PartitionKey(TOPIC.topic_uuid, 0)
+PLAIN = replace(LIMITS, end_mark_ms=0)  # so that witnesses are those of rolls and seals
+LATE = replace(LIMITS, journal="on", journals=1, journal_files_open_max=6)
+
+
+async def rolled(bed: Bed) -> None:
+    """Make the log continue in the next segment."""
+    writer = bed.log().writer
+    assert writer.segment is not None
+    path = writer.segment.view.path
+    writer.last_put_s = asyncio.get_running_loop().time()
+    await writer.run(lambda: roll(writer, path))
+
+
+def segments(storage: MemoryStorage) -> dict[str, bytes]:
+    """Files that are or were segments."""
+    return {
+        path: bytes(file.content)
+        for path, file in storage.files.items()
+        if path.endswith(".log") and not path.startswith(f"{ASIDE}/")
+    }
+
+
+async def ask(bed: Bed, door: str, reached: int) -> None:
+    """Use one of the doors of a log."""
+    if door == "put":
+        await put(bed.log(), b"given twice")
+    elif door == "end":
+        await bed.log().offsets()
+    else:
+        await bed.log().read(reached, messages_max=1, bytes_max=1 << 20)
+
+
+async def refused(storage: MemoryStorage, limits: LogLimits, reached: int) -> None:
+    """Every door says the same, whoever asks first, and all that was there is still there."""
+    for first in ("put", "end", "read"):
+        copy = deepcopy(storage)
+        before = segments(copy)
+        bed = await open_bed(copy, limits=limits)
+        for door in (first, "end", "put"):
+            with pytest.raises(CorruptLog, match=r"rolled back.*talos log repair"):
+                await ask(bed, door, reached)
+        await asyncio.sleep(30)  # whatever runs beside
+        assert before.items() <= segments(copy).items()
+        await bed.store.close()
+        assert before.items() <= segments(copy).items()
+
+
+@pytest.mark.parametrize("limits", [PLAIN, LATE], ids=["files", "late"])
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("ends", ["closed", "crashed"])
+async def test_segments_of_a_newer_manifest_are_no_orphans(
+    limits: LogLimits, groups: int, ends: str
+) -> None:
+    """One segment, and then two more that the manifest does not know: of one group or several."""
+    bed = await open_bed(limits=limits)
+    for number in range(3):
+        await put(bed.log(), b"%d" % number)
+    (record,) = log_records(bed.storage)
+    older = deepcopy(bed.storage.records[record])
+    for number in range(2 * groups):
+        if number % groups == 0:
+            await rolled(bed)
+        await put(bed.log(), b"%d" % (3 + number))
+    reached = 3 + 2 * groups
+    assert len(await payloads(bed.log())) == reached
+    await (bed.store.close() if ends == "closed" else crash(bed))
+    bed.storage.records[record] = older
+    await refused(bed.storage, limits, 3)
+
+
+async def test_a_refused_opening_does_not_wear_out_the_refusal() -> None:
+    """Each claim raises the epoch; a manifest that is older by epochs must not catch up."""
+    bed = await open_bed(limits=PLAIN)
+    await put(bed.log(), b"a")
+    await bed.store.close()
+    (record,) = log_records(bed.storage)
+    older = deepcopy(bed.storage.records[record])
+    for _ in range(2):
+        bed = await open_bed(bed.storage, limits=PLAIN)
+        await put(bed.log(), b"b")
+        await crash(bed)
+    bed.storage.records[record] = older
+    before = segments(bed.storage)
+    for _ in range(5):
+        bed = await open_bed(bed.storage, limits=PLAIN)
+        with pytest.raises(CorruptLog, match="rolled back"):
+            await put(bed.log(), b"given twice")
+        await bed.store.close()
+    assert segments(bed.storage) == before
+
+
+async def test_what_only_a_roll_left_is_set_aside_and_the_log_continues() -> None:
+    bed = await open_bed(limits=PLAIN)
+    await put(bed.log(), b"a")
+    (record,) = log_records(bed.storage)
+    older = deepcopy(bed.storage.records[record])
+    await rolled(bed)
+    await put(bed.log(), b"b")
+    (left,) = [path for path in segments(bed.storage) if "0000000001-" in path]
+    content = segments(bed.storage)[left]
+    await crash(bed)
+    bed.storage.records[record] = older
+    trusting = replace(PLAIN, clock_disagree_max_s=1e9)
+    again = await open_bed(bed.storage, limits=trusting)
+    assert await put(again.log(), b"c") == 1
+    assert await payloads(again.log()) == [b"a", b"c"]
+    assert again.store.counters.set_aside == 1
+    (copy,) = [path for path in bed.storage.files if path.startswith(f"{ASIDE}/")]
+    assert bytes(bed.storage.files[copy].content) == content
+    await until(lambda: left not in bed.storage.files)
+    again.clock.now_ms += (KEPT_DAYS + 2) * DAY_MS
+    await again.store.upkeep.sweep_aside()
+    assert copy not in bed.storage.files
+    await again.store.close()
+
+
+async def test_what_was_set_aside_is_kept_for_a_week_within_a_bound() -> None:
+    now_ms = 20_000 * DAY_MS
+    path = Segment(7, 3).path(KEY)
+    old, new = aside_path(path, now_ms - (KEPT_DAYS + 1) * DAY_MS), aside_path(path, now_ms)
+    assert outdated([new, old], now_ms) == [old]
+    many = [aside_path(Segment(n, 3).path(KEY), now_ms) for n in range(FILES_MAX + 2)]
+    assert len(outdated(many, now_ms)) == 2
+
+
+def test_only_a_witness_refuses_and_only_messages_are_set_aside() -> None:
+    path = "x"
+
+    def verdict(base: int, committed: int, following: int, *, cut: bool = False) -> Verdict:
+        return judge(Found(path, False, base, committed, following), 70, may_be_cut=cut)
+
+    assert verdict(70, 75, 80) is Verdict.NEWER
+    assert verdict(71, 71, 71) is Verdict.NEWER, "it was made when the log was longer"
+    assert verdict(71, 71, 75, cut=True) is Verdict.UNPROVEN, "power took flushed messages"
+    assert verdict(71, 72, 75, cut=True) is Verdict.NEWER
+    assert verdict(70, 70, 75) is Verdict.UNPROVEN
+    assert verdict(60, 60, 70) is Verdict.NEEDLESS, "its tail was copied"
+    assert verdict(70, 70, 70) is Verdict.NEEDLESS
+    assert judge(Found(path, empty=True), 70, may_be_cut=False) is Verdict.NEEDLESS
+    assert judge(Found(path, empty=False), 70, may_be_cut=False) is Verdict.UNPROVEN
+
+
+def test_names_tell_what_cannot_lie_behind_the_end() -> None:
+    manifest = Manifest(epoch=3, segments=(Segment(0, 1, 10, 900, 5), Segment(10, 3)))
+    old, side, same = Segment(5, 2).path(KEY), index_path(Segment(5, 2).path(KEY)), Segment(10, 2)
+    numbered = Segment(0, 3, number=77).path(KEY)
+    present = [old, side, same.path(KEY), numbered, manifest.segments[0].path(KEY), "t/0/other"]
+    found = split(KEY, manifest, present)
+    assert found.doubtful == [same.path(KEY), numbered]
+    assert found.needless == [old, side]
+
+
+async def sealed_log(messages: int = 5) -> Bed:
+    bed = await open_bed(limits=PLAIN)
+    for number in range(messages):
+        await put(bed.log(), b"%d" % number)
+    await bed.store.close()
+    return bed
+
+
+def changed(storage: MemoryStorage, **last: int) -> Manifest:
+    """Change the last segment as the manifest names it."""
+    (record,) = log_records(storage)
+    manifest = Manifest.decode(storage.records[record].record.value)
+    segment = manifest.segments[-1]._replace(**last)
+    manifest = replace(manifest, segments=(*manifest.segments[:-1], segment), end_state=b"")
+    known = storage.records[record].record
+    storage.records[record].record = replace(known, value=manifest.encode())
+    return manifest
+
+
+async def test_a_manifest_that_says_less_than_the_side_index_is_refused() -> None:
+    """One flipped bit in its number hid 40 of 77 messages, although file and index knew them."""
+    bed = await sealed_log(77)
+    changed(bed.storage, next_offset=37)
+    again = await open_bed(bed.storage, limits=PLAIN)
+    with pytest.raises(CorruptLog, match=r"ends at offset 37, but .*idx says that it reached 77"):
+        await again.log().offsets()
+    with pytest.raises(CorruptLog):
+        await put(again.log(), b"given twice")
+    assert len(await proven_payloads(again.log())) >= 37
+    await again.store.close()
+
+
+async def test_a_manifest_that_says_less_than_the_file_is_refused() -> None:
+    bed = await sealed_log()
+    (record,) = log_records(bed.storage)
+    path = Manifest.decode(bed.storage.records[record].record.value).segments[-1].path(KEY)
+    shorter = len(bed.storage.files[path].content) - 2 * (84 + 1) - 84  # two blocks and the mark
+    changed(bed.storage, next_offset=3, bytes=shorter)
+    del bed.storage.files[index_path(path)]
+    again = await open_bed(bed.storage, limits=PLAIN)
+    for _ in range(2):
+        with pytest.raises(CorruptLog, match=r"ends at offset 3, but .*log says that it reached 4"):
+            await put(again.log(), b"given twice")
+    await again.store.close()
+
+
+async def test_a_sealed_file_that_lost_its_end_is_named_at_the_first_question() -> None:
+    bed = await sealed_log()
+    (path,) = segments(bed.storage)
+    del bed.storage.files[path].content[-100:]
+    again = await open_bed(bed.storage, limits=PLAIN)
+    with pytest.raises(CorruptLog, match="ends before its"):
+        await again.log().offsets()
+    await again.store.close()
+
+
+@pytest.mark.parametrize("ends", ["closed", "crashed"])
+async def test_no_log_ends_before_what_its_groups_have_read(ends: str) -> None:
+    bed = await open_bed(limits=PLAIN)
+    for number in range(5):
+        await put(bed.log(), b"%d" % number)
+    await (bed.store.close() if ends == "closed" else crash(bed))
+
+    async def read_to(key: PartitionKey) -> int:
+        return 6 if key == KEY else 0
+
+    again = await open_bed(bed.storage, limits=PLAIN)
+    use_positions(again.store, read_to)
+    with pytest.raises(CorruptLog, match=r"position of a consumer group says that it reached 6"):
+        await again.log().offsets()
+    with pytest.raises(CorruptLog):
+        await put(again.log(), b"given twice")
+    await again.store.close()
+
+
+async def test_a_seal_leaves_a_witness_of_a_single_group() -> None:
+    bed = await open_bed(limits=PLAIN)
+    await put(bed.log(), b"only")
+    writer = bed.log().writer
+    await writer.run(lambda: seal(writer))
+    (record,) = log_records(bed.storage)
+    del bed.storage.records[record]
+    await crash(bed)
+    await refused(bed.storage, PLAIN, 0)

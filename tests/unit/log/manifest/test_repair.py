@@ -1,0 +1,150 @@
+"""A manifest is rebuilt from the files of its partition: all that was there is there again."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+from tests.unit.log.bed import TOPIC, Bed, crash, log_records, open_bed, payloads, put
+from tests.unit.log.manifest.test_leftovers import LATE, PLAIN, rolled
+
+from opentalos.adapters.memory import MemoryStorage
+from opentalos.adapters.memory.storage import StoredRecord
+from opentalos.log.log_store import use_positions
+from opentalos.log.maintenance.verify import Kind, LogVerifier
+from opentalos.log.manifest.manifest import Manifest
+from opentalos.log.manifest.repair import ManifestRepair, Repair
+from opentalos.model.errors import ConfigError, CorruptLog
+from opentalos.model.limits import LogLimits
+from opentalos.model.message import PartitionKey
+from opentalos.ports.meta_store import Record
+
+KEY = PartitionKey(TOPIC.topic_uuid, 0)
+MERGING = replace(PLAIN, segment_bytes_max=16 << 10, merge_segments_min=2, delete_grace_s=0.0)
+
+
+async def damage(storage: MemoryStorage, limits: LogLimits) -> list[str]:
+    """What verify says is wrong."""
+    bed = await open_bed(storage, limits=limits)
+    verifier = LogVerifier(bed.files, bed.meta)
+    found = [
+        finding.text
+        async for finding in verifier.check(KEY, lambda: None)
+        if finding.kind is Kind.DAMAGE
+    ]
+    await crash(bed)
+    return found
+
+
+async def repaired(storage: MemoryStorage, *, accept_loss: bool = False) -> Repair:
+    bed = await open_bed(storage, limits=PLAIN)
+    repair = ManifestRepair(bed.files, bed.meta)
+    plan = await repair.plan(KEY, accept_loss=accept_loss)
+    await repair.make(KEY, plan)
+    await crash(bed)
+    return plan
+
+
+async def long_log(limits: LogLimits, ends: str) -> tuple[Bed, StoredRecord, list[bytes]]:
+    """A log of several segments, one opened after a crash; and its manifest when it had one."""
+    bed = await open_bed(limits=limits)
+    sent = [b"%d" % number for number in range(12)]
+    for payload in sent[:3]:
+        await put(bed.log(), payload)
+    (record,) = log_records(bed.storage)
+    older = deepcopy(bed.storage.records[record])
+    for payload in sent[3:8]:
+        await rolled(bed)
+        await put(bed.log(), payload)
+    await crash(bed)
+    bed = await open_bed(bed.storage, limits=limits)
+    for payload in sent[8:]:
+        await put(bed.log(), payload)
+    await (bed.store.close() if ends == "closed" else crash(bed))
+    return bed, older, sent
+
+
+@pytest.mark.parametrize("limits", [PLAIN, LATE], ids=["files", "late"])
+@pytest.mark.parametrize("ends", ["closed", "crashed"])
+@pytest.mark.parametrize("manifest", ["older", "gone", "damaged"])
+async def test_every_message_is_there_again(limits: LogLimits, ends: str, manifest: str) -> None:
+    bed, older, sent = await long_log(limits, ends)
+    storage = bed.storage
+    (record,) = log_records(storage)
+    if manifest == "older":
+        storage.records[record] = older
+    elif manifest == "gone":
+        del storage.records[record]
+    else:
+        storage.records[record].record = Record(b"{}", storage.records[record].record.version)
+    assert await damage(storage, limits)
+    done = await repaired(storage)
+    assert done.end == len(sent)
+    assert done.adopted
+    assert await damage(storage, limits) == []
+    again = await open_bed(storage, limits=limits)
+    assert await payloads(again.log()) == sent
+    assert await put(again.log(), b"on") == len(sent)
+    await again.store.close()
+
+
+async def test_a_merged_segment_stands_for_those_that_were_deleted() -> None:
+    bed = await open_bed(limits=PLAIN)
+    sent = [b"%d" % number for number in range(8)]
+    for payload in sent:
+        await put(bed.log(), payload)
+        await rolled(bed)
+    await bed.store.close()
+    (record,) = log_records(bed.storage)
+    older = deepcopy(bed.storage.records[record])
+    bed = await open_bed(bed.storage, limits=MERGING)
+    assert await payloads(bed.log()) == sent
+    for _ in range(3):
+        await bed.store.upkeep.run_pass()
+        await bed.store._context.background.drain()
+    assert len(Manifest.decode(bed.storage.records[record].record.value).segments) == 1
+    await bed.store.close()
+    bed.storage.records[record] = older
+    assert "is missing" in " ".join(await damage(bed.storage, PLAIN))
+    await repaired(bed.storage)
+    again = await open_bed(bed.storage, limits=PLAIN)
+    assert await payloads(again.log()) == sent
+    await again.store.close()
+
+
+async def test_what_retention_deleted_is_left_out_only_if_that_is_accepted() -> None:
+    bed, older, sent = await long_log(PLAIN, "closed")
+    (record,) = log_records(bed.storage)
+    bed.storage.records[record] = older
+    for path in [path for path in bed.storage.files if f"/0/{0:020d}-" in path]:
+        del bed.storage.files[path]
+    with pytest.raises(ConfigError, match="begin at offset 3, the manifest at 0"):
+        await repaired(bed.storage)
+    await repaired(bed.storage, accept_loss=True)
+    again = await open_bed(bed.storage, limits=PLAIN)
+    assert await payloads(again.log()) == sent[3:]
+    await again.store.close()
+
+
+async def test_a_loss_that_is_accepted_no_longer_refuses() -> None:
+    bed = await open_bed(limits=PLAIN)
+    await put(bed.log(), b"a")
+    await bed.store.close()
+
+    async def read_to(key: PartitionKey) -> int:
+        return 6
+
+    again = await open_bed(bed.storage, limits=PLAIN)
+    use_positions(again.store, read_to)
+    with pytest.raises(CorruptLog):
+        await again.log().offsets()
+    await again.store.close()
+    await repaired(bed.storage, accept_loss=True)
+    again = await open_bed(bed.storage, limits=PLAIN)
+    use_positions(again.store, read_to)
+    assert await put(again.log(), b"b") == 1
+    await again.store.close()
+
+
+async def test_a_partition_without_files_cannot_be_repaired() -> None:
+    with pytest.raises(ConfigError, match="no segment with messages"):
+        await repaired(MemoryStorage())
