@@ -84,6 +84,7 @@ class FormerJournal:
         self._spots: dict[str, list[_Spot]] = {}  # behind the extents
         self._last: dict[str, Place] = {}  # the last frame with a group of the segment
         self._references: dict[int, str] = {}
+        self._folders: dict[str, dict[str, None]] = {}  # segments, by the folder of a partition
 
     def segments(self) -> list[str]:
         """Paths of the segments that need this journal."""
@@ -93,11 +94,16 @@ class FormerJournal:
         """Whether it has bytes of the segment."""
         return path in self._extents
 
+    def below(self, folder: str) -> list[str]:
+        """Segments of one partition. Each of its openings asks, so no other is looked at."""
+        return list(self._folders.get(folder, ()))
+
     def forget(self, path: str) -> None:
         """The segment needs the journal no more."""
-        found = self._extents.pop(path, None)
+        found = self._extents.get(path)
         if found is not None:
             self._memory.bytes -= found.bytes
+            self._drop(path)
         self._spots.pop(path, None)
 
     def forget_all(self) -> None:
@@ -186,7 +192,10 @@ class FormerJournal:
         return following
 
     def _group(self, path: str, position: int, data: bytes, data_at: Place) -> None:
-        found, spots = self._extents.setdefault(path, Extents()), self._spots.get(path)
+        found, spots = self._extents.get(path), self._spots.get(path)
+        if found is None:
+            found = self._extents[path] = Extents()
+            self._folders.setdefault(path.rpartition("/")[0], {})[path] = None
         end = spots[-1].end if spots else found.end
         if position < end:
             text = f"bytes at {position}, but {end} is reached"
@@ -207,17 +216,19 @@ class FormerJournal:
         if spots:
             self._spots[path] = spots
         elif not found.bytes:
-            del self._extents[path]
+            self._drop(path)
+
+    def _drop(self, path: str) -> None:
+        del self._extents[path]
+        folder = path.rpartition("/")[0]
+        del self._folders[folder][path]
+        if not self._folders[folder]:
+            del self._folders[folder]
 
     def note_damage(self, place: Place, text: str) -> None:
         """Bytes before ``place`` are not what was written."""
         self.damage = self.damage or f"journal {self.name} is damaged: {text}"
         self._damaged = place
-
-    def note_cut(self, text: str) -> None:
-        """Bytes are left out as a crash leaves them; nothing proves that they were acknowledged."""
-        self.cuts.append(text)
-        _log.warning("log-tail-cut: journal %s: %s", self.name, text)
 
     def excuse(self) -> None:
         """Its damage concerns nobody: no partition can have used it."""
@@ -330,6 +341,12 @@ def _take_all(
     return following
 
 
+def _note_cut(found: FormerJournal, text: str) -> None:
+    """Bytes are left out as a crash leaves them; nothing proves that they were acknowledged."""
+    found.cuts.append(text)
+    _log.warning("log-tail-cut: journal %s: %s", found.name, text)
+
+
 async def _read_file(
     files: FileStore, path: str, number: int, length: int, found: FormerJournal
 ) -> int | None:
@@ -365,7 +382,7 @@ async def _read_file(
         raw = await files.read(path, position=end, bytes_max=min(room_bytes, JUDGED_BYTES_MAX))
         if left_by_crash(raw, end, room_bytes, header.seed, at_end=False):
             text = "a loss of power took frames that were only flushed, so later ones are left out"
-            found.note_cut(f"{path} position {end}: {text}: {len(unproven)}")
+            _note_cut(found, f"{path} position {end}: {text}: {len(unproven)}")
             return None
         _take_all(found, path, number, unproven)
         return None
@@ -377,6 +394,6 @@ async def _read_file(
             found.note_damage(Place(number, length), f"{path} position {position}")
         else:
             text = f"a crash left {length - position} bytes of a frame, which are left out"
-            found.note_cut(f"{path} position {position}: {text}")
+            _note_cut(found, f"{path} position {position}: {text}")
         following = None
     return following

@@ -293,9 +293,13 @@ def forget_former(journaled: JournaledFiles, name: str) -> None:
         former.forget_all()
 
 
-def held_by_formers(journaled: JournaledFiles) -> set[str]:
-    """Segments of which a journal of another process has bytes."""
-    return {path for former in journaled.formers.values() for path in former.segments()}
+def held_by_formers(journaled: JournaledFiles, folder: str = "") -> set[str]:
+    """Segments of which journals of other processes have bytes; of one partition by its folder."""
+    return {
+        path
+        for former in journaled.formers.values()
+        for path in (former.below(folder) if folder else former.segments())
+    }
 
 
 async def of_formers(journaled: JournaledFiles, path: str) -> Extents | None:

@@ -8,7 +8,7 @@ import asyncio
 from opentalos.log.journal.slots import Standing
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import NOTHING, ManifestStore
-from opentalos.log.segment.format import parse_file_name
+from opentalos.log.segment.format import partition_and_epoch
 from opentalos.model.message import PartitionKey
 
 LOADS_AT_ONCE = 64
@@ -26,7 +26,7 @@ class Registered:
 
         Raises: TalosError: not known.
         """
-        key, epoch = _parsed(path)
+        key, epoch = partition_and_epoch(path)
         versioned = await self._manifests.load(key)
         manifest = versioned.manifest
         unsealed = manifest.unsealed
@@ -37,7 +37,7 @@ class Registered:
 
     async def standing(self, path: str) -> Standing:
         """Whose the segment is now. Raises: TalosError: not known."""
-        key, epoch = _parsed(path)
+        key, epoch = partition_and_epoch(path)
         manifest = (await self._manifests.load(key)).manifest
         if (manifest.epoch, manifest.instance) == (epoch, self._manifests.instance):
             return Standing.OURS
@@ -57,13 +57,6 @@ class Registered:
         for first in range(0, len(keys), LISTED_AT_ONCE):
             await asyncio.gather(*map(look, keys[first : first + LISTED_AT_ONCE]))
         return found
-
-
-def _parsed(path: str) -> tuple[PartitionKey, int]:
-    topic_uuid, partition, _ = path.split("/")
-    parsed = parse_file_name(path)
-    assert parsed is not None
-    return PartitionKey(topic_uuid, int(partition)), parsed[1]
 
 
 def _names(manifest: Manifest, key: PartitionKey, path: str) -> bool:

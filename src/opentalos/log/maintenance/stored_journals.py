@@ -1,5 +1,7 @@
 """Journals of a storage that no server uses: read for ``verify``, without a fence."""
 
+import contextlib
+
 from opentalos.log.journal.extents import Extents
 from opentalos.log.journal.format import ROOT
 from opentalos.log.journal.former import FormerJournal, read_former
@@ -18,7 +20,7 @@ class StoredJournals:
     def __init__(self, files: FileStore) -> None:
         self._files = files
         self._formers: dict[str, FormerJournal] = {}
-        self._all: dict[str, str] | None = None  # segments, and which journal has bytes of them
+        self._readable: list[FormerJournal] | None = None
         self._reported: set[str] = set()
 
     async def lay_over(self, path: str, name: str) -> tuple[LaidOver, str]:
@@ -46,17 +48,26 @@ class StoredJournals:
             return False
         return extents.start == 0 and extents.first_gap(0) is None
 
-    async def held(self, folder: str) -> dict[str, str]:
-        """Segments below ``folder`` that any journal has bytes of, and which."""
-        if self._all is None:
-            self._all = {}
+    async def held(self, folder: str = "") -> dict[str, str]:
+        """Segments of which any journal has bytes, and which; of one partition by its folder."""
+        return {
+            path: former.name
+            for former in await self._all()
+            for path in (former.below(folder) if folder else former.segments())
+        }
+
+    async def holder(self, path: str) -> str:
+        """The journal that has bytes of a segment; empty: none."""
+        return next((former.name for former in await self._all() if former.has(path)), "")
+
+    async def _all(self) -> list[FormerJournal]:
+        if self._readable is None:
+            found = []
             for name in sorted({path.split("/")[1] for path in await self._files.list(ROOT)}):
-                try:
-                    former = await self._former(name)
-                except CorruptLog:  # nothing of it is left; who names it says so
-                    continue
-                self._all.update(dict.fromkeys(former.segments(), name))
-        return {path: name for path, name in self._all.items() if path.startswith(folder)}
+                with contextlib.suppress(CorruptLog):  # none of it is left; who names it says so
+                    found.append(await self._former(name))
+            self._readable = found
+        return self._readable
 
     def findings(self) -> list[tuple[str, bool]]:
         """What is wrong with those that were read, each once; whether it is damage."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from opentalos.log.context import LogContext
-from opentalos.log.journal.store import held_by_formers
+from opentalos.log.manifest.leftovers import held_segments
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.partition.jobs import recover_unused
 from opentalos.log.partition.partition_log import PartitionLog
@@ -135,8 +135,7 @@ class UnrecoveredPartitions:
 
     def _is_held(self, key: PartitionKey) -> bool:
         """Whether a former journal has a segment that only an opening can judge."""
-        folder = f"{key.topic_uuid}/{key.partition}/"
-        return any(path.startswith(folder) for path in held_by_formers(self._context.journaled))
+        return bool(held_segments(self._context, key))
 
     def _needs(self, manifest: Manifest) -> bool:
         own = self._context.journaled.own

@@ -30,6 +30,7 @@ from opentalos.log.segment.format import (
     SegmentHeader,
     index_path,
     parse_file_name,
+    partition_and_epoch,
     segment_path,
 )
 from opentalos.log.segment.index import SideIndex, SparseIndex
@@ -164,28 +165,26 @@ class LogVerifier:
             return 0
 
     async def _check_files(self, key: PartitionKey, manifest: Manifest) -> Findings:
-        named = {segment.path(key) for segment in manifest.segments}
-        kept = named | {index_path(path) for path in named}
         if manifest.state_of is not None:
             path = index_path(segment_path(key.topic_uuid, key.partition, *manifest.state_of))
-            kept.add(path)
             if (await self._read_side_index(path))[0] is None:
                 yield self._found(Kind.DAMAGE, key, path, "with the log's state is unusable")
         folder = f"{key.topic_uuid}/{key.partition}"
         present = await self._files.list(folder)
-        held = await self._journals.held(f"{folder}/")
-        doubtful = split(key, manifest, [*present, *(held.keys() - set(present))]).doubtful
-        for path in sorted({*present, *held} - kept):
-            parsed = parse_file_name(path)
-            if parsed is None:
+        held = await self._journals.held(folder)
+        for path in present:
+            if parse_file_name(path) is None:
                 yield self._found(Kind.NOTE, key, path, "is no file of a log")
-            elif parsed[1] > manifest.epoch:
+        unnamed = split(key, manifest, {*present, *held})
+        for path in sorted([*unnamed.doubtful, *unnamed.needless]):
+            _, epoch = partition_and_epoch(path)
+            if epoch > manifest.epoch:
                 text = (
-                    f"is of epoch {parsed[1]}, the manifest only of {manifest.epoch}: a store was "
+                    f"is of epoch {epoch}, the manifest only of {manifest.epoch}: a store was "
                     "rolled back; talos log repair adopts the file"
                 )
                 yield self._found(Kind.DAMAGE, key, path, text)
-            elif path in doubtful:
+            elif path in unnamed.doubtful:
                 yield await self._judged(key, manifest, path, held.get(path, ""))
             elif path in present:
                 yield self._found(Kind.NOTE, key, path, "is an orphan")

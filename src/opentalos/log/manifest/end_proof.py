@@ -15,6 +15,7 @@ from opentalos.log.manifest.leftovers import (
     LENGTH_MAX,
     Leftovers,
     check_epochs,
+    held_segments,
     rolled_back,
     split,
 )
@@ -45,15 +46,16 @@ async def check_sealed(
     TalosError: not known.
     """
     manifest = versioned.manifest
+    await context.journals_known()
     present = await context.files.list(f"{key.topic_uuid}/{key.partition}")
-    check_epochs(key, manifest, present)
+    check_epochs(key, manifest, [*present, *held_segments(context, key)])
     check_present(key, manifest, present)
     await check_last_segment(context.files, key, manifest)
     unnamed = split(key, manifest, present, context.pending_deletions)
-    await context.journals_known()
     leftovers = Leftovers(context, key, manifest)
     await leftovers.judge(unnamed, manifest.sealed_next, may_be_cut=False)
     await check_reached(context, key, manifest, manifest.sealed_next)
+    leftovers.warn(manifest.sealed_next)
 
 
 def check_present(key: PartitionKey, manifest: Manifest, present: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from opentalos.log.manifest.leftovers import NO_OFFSET, Found, examine, least_ba
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import NOTHING
 from opentalos.log.partition.ownership_guard import SingleServerGuard
-from opentalos.log.segment.format import parse_file_name
+from opentalos.log.segment.format import partition_and_epoch
 from opentalos.model.errors import NotOwner
 from opentalos.model.message import PartitionKey
 
@@ -37,7 +37,7 @@ class HeldSegments:
 
     async def forget_if_settled(self, former: FormerJournal, path: str) -> bool:
         """Let the journal forget the segment; False: it must keep it. Raises: TalosError."""
-        key, epoch = parsed_path(path)
+        key, epoch = partition_and_epoch(path)
         versioned = await self._context.manifests.load(key)
         manifest = versioned.manifest
         if manifest.unsealed is not None and manifest.unsealed.path(key) == path:
@@ -101,11 +101,3 @@ def _beyond(found: Found, manifest: Manifest) -> bool:
         return False
     end = manifest.sealed_next if manifest.unsealed is None else manifest.unsealed.base_offset
     return found.next_offset > end
-
-
-def parsed_path(path: str) -> tuple[PartitionKey, int]:
-    """The partition of a segment's path, and its epoch."""
-    topic_uuid, partition, _ = path.split("/")
-    parsed = parse_file_name(path)
-    assert parsed is not None
-    return PartitionKey(topic_uuid, int(partition)), parsed[1]

@@ -76,8 +76,8 @@ def judge(found: Found, end: int, *, may_be_cut: bool) -> Verdict:
     """
     if found.base_offset == NO_OFFSET:
         return Verdict.NEEDLESS if found.empty else Verdict.UNPROVEN
-    if found.registered:
-        newer = found.committed > end
+    if found.registered:  # its last group may have no witness of its own
+        newer = max(found.committed, found.next_offset) > end
     else:
         newer = found.base_offset > end and not may_be_cut
     if newer:
@@ -121,12 +121,17 @@ def least_base(manifest: Manifest) -> int:
 
 
 def check_epochs(key: PartitionKey, manifest: Manifest, present: Iterable[str]) -> None:
-    """Raises: CorruptLog: a file is of a later epoch than the manifest, which so is older."""
+    """Raises: CorruptLog: a segment is of a later epoch than the manifest, which so is older."""
     for path in present:
         parsed = parse_file_name(path)
         if parsed is not None and parsed[1] > manifest.epoch:
             text = f"file {path} is of epoch {parsed[1]}, the manifest only of {manifest.epoch}"
             raise CorruptLog(f"{name_of(key)}: {text}: {rolled_back()}")
+
+
+def held_segments(context: LogContext, key: PartitionKey) -> list[str]:
+    """Segments of the partition that a journal has, which may have no file."""
+    return sorted(held_by_formers(context.journaled, f"{key.topic_uuid}/{key.partition}"))
 
 
 def rolled_back() -> str:
@@ -201,6 +206,17 @@ class Leftovers:
             context.counters.corrupt += 1
             raise CorruptLog(older_text(self.key, newer, end))
 
+    def warn(self, end: int) -> None:
+        """Say what lies behind ``end``, before readers get it as the log's end and while nothing
+        is opened.
+        """
+        for found, _ in self._unproven:
+            _log.warning(
+                "log-unproven: %s: nothing proves that its messages behind offset %d were "
+                "acknowledged; the next opening sets it aside",
+                *(found.path, end - 1),
+            )
+
     async def settle(self, unnamed: Unnamed) -> None:
         """The log continues at the end that was judged: set aside and delete what it has no use
         for. Raises: TalosError: call again.
@@ -217,13 +233,8 @@ class Leftovers:
 
     def _in_journals(self, known: Sequence[str]) -> list[str]:
         """Segments that only journals have, and that the manifest does not name."""
-        folder = f"{self.key.topic_uuid}/{self.key.partition}/"
         named = {segment.path(self.key) for segment in self._manifest.segments}
-        return sorted(
-            path
-            for path in held_by_formers(self._context.journaled)
-            if path.startswith(folder) and path not in named and path not in known
-        )
+        return sorted(set(held_segments(self._context, self.key)).difference(named, known))
 
     async def _with_journal(self, path: str) -> Readable:
         """The file with what journals have of it."""

@@ -131,7 +131,7 @@ class ManifestRepair:
 
     async def _paths(self, key: PartitionKey) -> list[str]:
         folder = f"{key.topic_uuid}/{key.partition}"
-        held = await self._journals.held(f"{folder}/")
+        held = await self._journals.held(folder)
         return sorted({*await self._files.list(folder), *held})
 
     async def _piece(self, path: str) -> Piece | None:
@@ -139,7 +139,7 @@ class ManifestRepair:
         parsed = parse_file_name(path)
         if parsed is None or parsed[2] != "log":
             return None
-        held = (await self._journals.held(path)).get(path, "")
+        held = await self._journals.holder(path)
         laid_over, _ = await self._journals.lay_over(path, held)
         try:
             header = await read_segment_header(laid_over, path)

@@ -149,10 +149,10 @@ def on_stopped_storage(files: FileStore, meta: MetaStore) -> StoredTopics:
     journals = StoredJournals(files)
 
     async def held() -> Collection[str]:
-        return await journals.held("")
+        return await journals.held()
 
     async def whole(path: str) -> Readable:
-        return (await journals.lay_over(path, (await journals.held(path)).get(path, "")))[0]
+        return (await journals.lay_over(path, await journals.holder(path)))[0]
 
     return StoredTopics(files, meta, Journals(held, whole))
 

@@ -23,7 +23,13 @@ from typing import NamedTuple
 from opentalos.log.context import LogContext
 from opentalos.log.journal.journaled_file import given_back
 from opentalos.log.manifest.end_proof import check_last_segment, check_present, check_reached
-from opentalos.log.manifest.leftovers import Leftovers, Unnamed, check_epochs, split
+from opentalos.log.manifest.leftovers import (
+    Leftovers,
+    Unnamed,
+    check_epochs,
+    held_segments,
+    split,
+)
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import VersionedManifest
 from opentalos.log.partition.log_end import (
@@ -160,9 +166,10 @@ async def _claimed(
     # The claim expects the manifest that was loaded before the files are listed, so whatever it
     # names is among them. What a former owner adds meanwhile is left to the next opening. A claim
     # raises the epoch, which would hide that the manifest is older than its files.
+    await context.journals_known()
     present = await context.files.list(f"{key.topic_uuid}/{key.partition}")
     try:
-        check_epochs(key, former, present)
+        check_epochs(key, former, [*present, *held_segments(context, key)])
     except CorruptLog as error:
         context.counters.corrupt += 1
         await _check_owned(context, key, versioned, error)
@@ -285,7 +292,6 @@ async def _judge(
     recovered: RecoveredEnd,
 ) -> None:
     """Raises: CorruptLog: something proves that the log was longer. TalosError: not known."""
-    await context.journals_known()
     end, manifest = recovered.tail_end, versioned.manifest
     try:
         await leftovers.judge(unnamed, end, may_be_cut=recovered.may_be_cut)

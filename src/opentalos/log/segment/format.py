@@ -29,6 +29,7 @@ from opentalos.model.errors import CorruptLog, NewerFormat
 from opentalos.model.message import (
     Durability,
     MessageBlock,
+    PartitionKey,
     PayloadFormat,
     ProducerStamp,
     StoredBlock,
@@ -313,3 +314,11 @@ def parse_file_name(path: str) -> tuple[int, int, str] | None:
     if suffix not in ("log", "idx") or not (base.isdecimal() and epoch.isdecimal()):
         return None
     return int(base), int(epoch), suffix
+
+
+def partition_and_epoch(path: str) -> tuple[PartitionKey, int]:
+    """What the path of a segment says beside its base offset."""
+    topic_uuid, partition, name = path.split("/")
+    parsed = parse_file_name(name)
+    assert parsed is not None
+    return PartitionKey(topic_uuid, int(partition)), parsed[1]

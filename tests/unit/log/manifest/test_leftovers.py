@@ -122,6 +122,53 @@ async def test_a_refused_opening_does_not_wear_out_the_refusal() -> None:
     assert segments(bed.storage) == before
 
 
+async def test_the_epoch_of_a_segment_that_only_a_journal_has_proves_an_older_manifest() -> None:
+    """A late segment has no file; its only group would be set aside, and its offset given again."""
+    bed = await open_bed(limits=LATE)
+    await put(bed.log(), b"a")
+    await bed.store.close()
+    (record,) = log_records(bed.storage)
+    older = deepcopy(bed.storage.records[record])
+    bed = await open_bed(bed.storage, limits=LATE)
+    await put(bed.log(), b"b")
+    await crash(bed)
+    bed.storage.records[record] = older
+    for first in ("put", "end"):
+        again = await open_bed(deepcopy(bed.storage), limits=LATE)
+        with pytest.raises(CorruptLog, match=r"is of epoch 2, the manifest only of 1"):
+            await ask(again, first, 1)
+        await again.store.close()
+
+
+async def test_readers_of_a_sealed_log_are_not_the_last_to_hear_of_what_is_unproven(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bed = await open_bed(limits=PLAIN)
+    await put(bed.log(), b"a")
+    await bed.store.close()
+    (path,) = segments(bed.storage)
+    left = path.replace("0000-1.log", "0001-1.log")
+    other = await open_bed(limits=PLAIN)
+    await put(other.log(), b"x")
+    await put_roll_only(other)
+    (made,) = [each for each in segments(other.storage) if "0001-" in each]
+    bed.storage.files[left] = other.storage.files[made]
+    await crash(other)
+    again = await open_bed(bed.storage, limits=PLAIN)
+    assert (await again.log().offsets()).next == 1
+    assert [
+        r for r in caplog.records if "log-unproven" in r.getMessage() and left in r.getMessage()
+    ]
+    assert left in bed.storage.files
+    await again.store.close()
+
+
+async def put_roll_only(bed: Bed) -> None:
+    """A roll whose next segment has one group, without a witness of it."""
+    await rolled(bed)
+    await put(bed.log(), b"y")
+
+
 async def test_what_only_a_roll_left_is_set_aside_and_the_log_continues() -> None:
     bed = await open_bed(limits=PLAIN)
     await put(bed.log(), b"a")
@@ -163,6 +210,7 @@ def test_only_a_witness_refuses_and_only_messages_are_set_aside() -> None:
         return judge(Found(path, False, base, committed, following), 70, may_be_cut=cut)
 
     assert verdict(70, 75, 80) is Verdict.NEWER
+    assert verdict(60, 65, 75) is Verdict.NEWER, "its last group has no witness of its own"
     assert verdict(71, 71, 71) is Verdict.NEWER, "it was made when the log was longer"
     assert verdict(71, 71, 75, cut=True) is Verdict.UNPROVEN, "power took flushed messages"
     assert verdict(71, 72, 75, cut=True) is Verdict.NEWER
