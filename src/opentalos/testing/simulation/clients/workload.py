@@ -46,7 +46,7 @@ PATIENCE_S = 90.0  # after the faults everything must work again within this tim
 JOURNALS_END_S = 20.0  # the search after a start, the recoveries, and some that are tried again
 SETTLE_S = 5.0  # until every server knows the last change of a topic
 ANSWER_S = 30.0  # until every open call must have a reply
-SIDE_INDEX = ("side index", ".idx")  # words in findings about side indexes
+SIDE_INDEX = ("side index", ".idx")  # in findings; writing one may fail, it is rebuilt
 PARTITIONS_MAX = 3
 GROUPS = ("g1", "g2")
 RETENTION_S = (4, 8, 3_600)  # of a topic, one of these
@@ -288,7 +288,7 @@ class Auditor(Client):
             for found in rotten_by(world.disk, path):  # also those that named it later
                 world.recorder.note("rot", **found._asdict())
         excused = [note.args["topic"] for note in history.noted("rot")]
-        excused += SIDE_INDEX  # writing one may fail; it is rebuilt when needed
+        excused += [*SIDE_INDEX, *(path.split("/")[1] for path in world.disk.rotten_journals)]
         excused += list(world.disk.resurrected)
         if history.noted("usurped"):
             # A stand-alone server assumes that no other one deletes topics: its guard asks no one.
