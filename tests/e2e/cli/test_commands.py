@@ -175,7 +175,7 @@ def test_groups_and_an_undone_reset(talos: Commands) -> None:
         talos("produce", topic, "--partition", partition, stdin="0\n1\n2\n3\n4\n")
     read = talos("consume", topic, "--group", "g", "--count", 10)
     assert sorted(read.out.split()) == sorted("01234" * 2)
-    caught_up = {"lag": 0, "lag_s": 0.0, "lag_max": 0, "behind": 0}
+    caught_up = {"lag": 0, "lag_s": 0.0, "lag_max": 0, "behind": 0, "damaged": 0}
     assert talos("group", "list", topic, "--format", "json").rows == [{"group": "g", **caught_up}]
 
     def checkpoints() -> list[int]:
