@@ -83,6 +83,12 @@ def test_an_older_manifest_is_refused_and_repaired(tmp_path: Path, config: str) 
     assert server.stop() == 0
     assert before <= segments(server), "nothing of it was deleted"
 
+    backup, key, other = (tmp_path / name for name in ("backup", "key", "other"))
+    assert completed([TALOS, "backup", backup, "--with-key", key, *storage]).returncode == 0
+    assert completed([TALOS, "restore", backup, "--data", other, "--key", key]).returncode == 0
+    restored: list[str | Path] = ["--data", other, "--config", tmp_path / "config.toml"]
+    assert "rolled back" in completed([TALOS, "log", "verify", *restored]).stdout
+
     tried = completed([TALOS, "log", "repair", "--all", "--dry-run", *storage])
     assert tried.returncode == 0, tried
     assert "would adopt" in tried.stdout

@@ -7,10 +7,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
+from http import HTTPStatus
 from itertools import product
 from pathlib import Path
 
 import pytest
+from tests.e2e.test_serve import rest
 from tests.raw_client import RawClient, RawTopic, TalosError
 from tests.server_process import TALOS, ServerProcess
 from tests.waiting import completed
@@ -42,6 +44,13 @@ def refused(server: ServerProcess) -> str:
     text = str(caught.value).splitlines()[-1]
     assert "Traceback" not in str(caught.value)
     return text
+
+
+def verified(server: ServerProcess) -> str:
+    """What ``talos log verify`` says of a damaged data directory."""
+    done = completed([TALOS, "log", "verify", "--data", server.data])
+    assert (done.returncode, done.stderr) == (1, "")
+    return done.stdout
 
 
 def flip(path: Path, position: int) -> None:
@@ -126,6 +135,7 @@ def test_a_database_that_was_put_back_from_an_older_copy_is_refused(
     shutil.copy(server.folder / "older", server.data / name)
     text = refused(server)
     assert f"{name} was put back from an older copy" in text
+    assert f"{name} was put back from an older copy" in verified(server)
     assert f"delete {server.data / 'run.json'} to serve them as they are" in text
     shutil.rmtree(server.data)
     restored = completed([TALOS, "restore", backup, "--data", server.data, "--key", key])
@@ -133,3 +143,21 @@ def test_a_database_that_was_put_back_from_an_older_copy_is_refused(
     for topic in ("one", "two"):  # the files are of one time again
         filled(server.start(), topic)
         assert server.stop() == 0
+
+
+def test_verify_reads_all_rows(server: ServerProcess) -> None:
+    """A server hears of a damaged row when it reads it."""
+    filled(server.start(), "clicks")
+    group = "/rest/v1/topics/clicks/groups/readers"
+    _, joined = rest(server, "POST", f"{group}/workers")
+    commits = f"{group}/workers/{joined['worker']}/commits"
+    assert rest(server, "POST", commits, {"offsets": {"1": 7}})[0] == HTTPStatus.OK
+    assert server.stop() == 0
+    path = server.data / "rows.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        found = db.execute("SELECT data FROM rows WHERE length(data) > 20").fetchall()
+    flip(path, path.read_bytes().index(found[0][0]) + 10)
+    assert f"in {path} is damaged" in verified(server)
+    path.unlink()
+    assert f"{path} is missing" in verified(server)
+    assert not path.exists()

@@ -2,21 +2,36 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+from opentalos.adapters.sqlite import SqliteRowStore
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.admin.stored.log_repair import Repaired, repair_log
-from opentalos.broker.admin.stored.log_verify import Line, VerifySummary, verify_logs
+from opentalos.broker.admin.stored.log_verify import (
+    NO_PARTITION,
+    Line,
+    VerifySummary,
+    verify_logs,
+)
 from opentalos.broker.admin.stored.topic_adoption import Adopted, Adoption, adopt_topic
 from opentalos.broker.cluster.records import SERVERS
-from opentalos.model.errors import ConfigError
+from opentalos.log.maintenance.verify import Kind
+from opentalos.model.errors import ConfigError, CorruptLog
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 from opentalos.server.config import Config
 from opentalos.server.data_directory import DataDirectory
-from opentalos.server.stores import open_files, open_meta
+from opentalos.server.run_numbers import RunNumbers
+from opentalos.server.stores import (
+    ROWS_FILE,
+    local_path,
+    numbered,
+    open_files,
+    open_meta,
+    open_rows,
+)
 
 __all__ = [
     "Adopted",
@@ -41,17 +56,53 @@ def verify_data_directory(
     *,
     repair: bool = False,
 ) -> VerifySummary:
-    """Check the logs of ``config``'s data directory, or of the storage that its cluster shares.
+    """Check the logs and databases of ``config``'s data directory, or the logs of the storage that
+    its cluster shares.
 
     ``repair``: rebuild side indexes that cannot be used.
 
     Raises: ConfigError: no data, or a running server uses it; NewerFormat.
     """
-    return on_stopped_storage(
-        config,
-        "verify",
-        lambda files, meta: verify_logs(files, meta, report, progress, repair=repair),
-    )
+    data = Path(config.server.data).absolute()
+    heard: list[str] = []
+
+    def on_line(line: Line) -> None:
+        heard.append(line.text)
+        report(line)
+
+    async def verify(files: FileStore, meta: MetaStore) -> VerifySummary:
+        summary = await verify_logs(files, meta, on_line, progress, repair=repair)
+        if config.storage.clustered:
+            return summary  # its other stores have checks of their own
+        problems = summary.problems
+        async for text in _wrong_databases(config, data, meta):
+            if not any(text in line for line in heard):
+                problems += 1
+                report(Line(Kind.DAMAGE.value, "", "", NO_PARTITION, "", -1, -1, text))
+        return summary._replace(problems=problems)
+
+    return on_stopped_storage(config, "verify", verify)
+
+
+async def _wrong_databases(config: Config, data: Path, meta: MetaStore) -> AsyncIterator[str]:
+    """What is wrong with the files of SQLite."""
+    try:
+        await anext(meta.watch(""))  # reads every record
+    except CorruptLog as error:
+        yield str(error)
+    path = local_path(config.storage.rows, data / ROWS_FILE)
+    if not path.exists():  # opening would make it
+        yield f"{path} is missing: positions of consumer groups and rows of tables are lost"
+        return
+    try:
+        async with contextlib.AsyncExitStack() as undo:
+            rows = await open_rows(config, data)
+            undo.push_async_callback(rows.close)
+            await RunNumbers(data, numbered(config, rows, meta)).check()
+            if isinstance(rows, SqliteRowStore):
+                await rows.verify()
+    except CorruptLog as error:
+        yield str(error)
 
 
 def adopt_stored_topic(config: Config, wanted: Adoption) -> Adopted:

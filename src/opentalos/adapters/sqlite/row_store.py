@@ -232,6 +232,21 @@ class SqliteRowStore:
 
         return await self._database.run(work, write=False)
 
+    async def verify(self) -> None:
+        """Read the whole file. Raises: CorruptLog: the first damage."""
+
+        def work(db: sqlite3.Connection) -> None:
+            structure = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if structure != "ok":
+                raise _damaged(db, f"the structure ({structure})")
+            for (table_id,) in db.execute("SELECT id FROM tables").fetchall():
+                for _ in _scan(db, table_id, b"", b"", reverse=False):
+                    pass
+                for (key,) in db.execute(_PENDING_KEYS_OF_TABLE, (table_id,)).fetchall():
+                    _read_pending(db, table_id, key)
+
+        await self._database.run(work, write=False)
+
     async def last_run(self) -> int:
         """Number of the server's last run that used the file; 0: none noted it."""
         return await self._database.last_run()
@@ -249,6 +264,7 @@ class SqliteRowStore:
         await self._database.open()
 
 
+_PENDING_KEYS_OF_TABLE = "SELECT DISTINCT key FROM pending WHERE table_id = ?"
 _PENDING_KEYS = """
 SELECT DISTINCT key FROM pending WHERE table_id = ? AND key >= ? AND (? OR key < ?)
     ORDER BY key {order} LIMIT ?

@@ -8,12 +8,17 @@ sealed segment never changes; any prefix of an open
 segment is a log as a crash leaves it, which the next start recovers. If retention removes a file
 meanwhile, the databases are copied again; so they are if a segment without a file is in no copy of
 a journal any more.
+
+Files that no record names are copied as they were before the databases: they may be what is left of
+a newer state than the records have, and only their opening can tell (log/manifest/leftovers.py).
+What a roll begins meanwhile is left out.
 """
 
 import asyncio
+import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +26,8 @@ from opentalos.adapters.local import open_local_file_store
 from opentalos.adapters.local.disk import fence_length
 from opentalos.adapters.sqlite import open_sqlite_meta_store
 from opentalos.adapters.sqlite.snapshot import copy_database
-from opentalos.broker.admin.log_files import LogFile, list_log_files, not_in_journals
+from opentalos.adapters.store_path import FENCE_SUFFIX
+from opentalos.broker.admin.log_files import JOURNALS, LogFile, list_log_files, not_in_journals
 from opentalos.model.errors import ConfigError, CorruptLog
 from opentalos.server.backup.folder import (
     Contents,
@@ -91,6 +97,7 @@ class _Backup:
         raise CorruptLog(f"cannot back up: {missing} is missing, although the records name it")
 
     def _attempt(self) -> Contents:
+        stored = self._stored()
         listed = self._copy_databases()
         copied = {name: digest_of(self._folder / name) for name in (ROWS_FILE, META_FILE)}
         journals = copy_journals(self._files, self._folder / LOG_FOLDER)
@@ -107,6 +114,7 @@ class _Backup:
                 late.append(file)
             done += size
             self._progress(done, total)
+        copied |= self._copy_unnamed(stored, {file.path for file in listed})
         for file in asyncio.run(_lost(self._folder / LOG_FOLDER, late)) if late else ():
             missing = str(self._files / file.path)
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
@@ -118,12 +126,36 @@ class _Backup:
                 copied[name] = copy_file(self._data / name, self._folder / name)
         return write_contents(self._folder, copied, keys_of(self._data).check)
 
+    def _copy_unnamed(self, stored: Mapping[str, int], named: Set[str]) -> dict[str, Copied]:
+        """Copy what no record names, at most to its former size."""
+        copied = {}
+        for path in sorted(stored.keys() - named):
+            place = f"{LOG_FOLDER}/{path}"
+            with contextlib.suppress(FileNotFoundError):  # a leftover that was removed meanwhile
+                length = fence_length(self._files / path, path)
+                known = stored[path] if length is None else min(length, stored[path])
+                copied[place] = copy_file(self._files / path, self._folder / place, known)
+        return copied
+
     def _copy_databases(self) -> list[LogFile]:
         """Rows first, see the module's docstring."""
         for source, name in ((self._rows, ROWS_FILE), (self._meta, META_FILE)):
             (self._folder / name).unlink(missing_ok=True)
             copy_database(source, self._folder / name)
         return asyncio.run(_listed(self._folder / META_FILE))
+
+    def _stored(self) -> dict[str, int]:
+        """Sizes of all files but those of journals, by path."""
+        found = {}
+        for folder, _, names in os.walk(self._files):
+            parent = Path(folder).relative_to(self._files)
+            if parent.parts[:1] == (JOURNALS,):
+                continue
+            for name in names:
+                if not name.endswith(FENCE_SUFFIX):
+                    with contextlib.suppress(FileNotFoundError):
+                        found[str(parent / name)] = Path(folder, name).stat().st_size
+        return found
 
     def _size(self, file: LogFile) -> int:
         path = self._files / file.path

@@ -8,6 +8,7 @@ says why that holds.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -28,6 +29,7 @@ from opentalos.broker.tables.stream.publisher import Publisher
 from opentalos.model.errors import (
     ExcessivePending,
     PartitionNotServing,
+    StoreUnavailable,
     TalosError,
     Unavailable,
     VersionConflict,
@@ -36,6 +38,8 @@ from opentalos.model.errors import (
 CLEAR_AFTER_S: Final = 0.05  # published cells wait for more, or for the row's next mutation
 CLEAR_ROWS_MAX: Final = 256  # rows cleared with one group
 REFUSED_CHECK_S: Final = 1.0  # between two checks whether a topic has rejected puts for long
+
+_log: Final = logging.getLogger("opentalos.tables")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,10 +136,23 @@ class StreamDelivery:
         task.add_done_callback(lambda done: self._renewals.pop(done, None))
 
     async def drop_gone(self, view: TableView) -> None:
-        """Drop entries of streams that are gone. Raises: Unavailable: nothing is dropped yet."""
+        """Drop entries of streams that are gone.
+
+        Raises: Unavailable: nothing is dropped yet; or the table's record is older than its rows.
+        """
+        waiting, limit = self.outbox.waiting(), view.table.next_stream_id
+        newest = max((entry.stream for entry in waiting), default=0)
+        if newest >= limit:
+            error = StoreUnavailable(
+                f"shard {self._number} of table {view.table.resource}: changes wait for stream "
+                f"{newest}, but the table's record knows only streams below {limit}; it was "
+                "restored to an older state than the rows: restore both from one time"
+            )
+            _log.error("%s", error)
+            raise error
         self._unwanted = False
         self.publisher.end(lambda stream: stream in view.streams)
-        gone = [entry for entry in self.outbox.waiting() if entry.stream not in view.streams]
+        gone = [entry for entry in waiting if entry.stream not in view.streams]
         await record_gaps(self._server.tables, view.table, gone)
         self.published(gone)
 

@@ -42,7 +42,7 @@ def _of_storage(command: _Command) -> _Command:
 @click.option("--repair", is_flag=True, help="Rebuild side indexes that cannot be used.")
 @with_format
 def verify(config_path: Path | None, data: str | None, repair: bool, output: Output) -> None:
-    """Verify every CRC, offset, index and manifest of a server that is stopped.
+    """Verify every CRC, offset, index, manifest and database of a server that is stopped.
 
     Prints one line per finding. A line without a prefix is damage: bytes are wrong or gone.
     "rebuildable" is a side index that is missing or wrong; the server does without it, and --repair

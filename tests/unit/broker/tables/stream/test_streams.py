@@ -17,11 +17,15 @@ from tests.unit.broker.tables.support import HASHED, PLAIN, integer, put, remove
 
 from opentalos.broker.tables.row_tables import rows_of
 from opentalos.broker.tables.stream.outbox import Entry
-from opentalos.broker.tables.stream.pending_format import Pending, encode_column
+from opentalos.broker.tables.stream.pending_format import (
+    Pending,
+    encode_column,
+    encode_pending,
+)
 from opentalos.model.change import ChangeKind
-from opentalos.model.errors import PartitionNotServing
+from opentalos.model.errors import PartitionNotServing, StoreUnavailable
 from opentalos.model.mutation import Condition, Mutation, Operation
-from opentalos.ports.row_store import FamilyName
+from opentalos.ports.row_store import ABSENT, FamilyName, RowMutation
 
 
 async def test_changes_of_a_row_are_published_in_order() -> None:
@@ -169,3 +173,21 @@ async def test_a_shard_that_has_stopped_publishes_nothing_more() -> None:
         late = Entry(b"k", encode_column(2, 1), Pending(2, 1, 2, b"later"))
         shard._delivery.publish([late])
         assert shard._delivery.publisher.idle
+
+
+async def test_changes_for_a_stream_that_an_older_record_lacks_are_kept() -> None:
+    """The record was restored to a state from before the stream was enabled."""
+    async with world() as bed:
+        table, _ = await streaming(bed)
+        rows = bed.broker.shards._server.stores.rows
+        ahead = encode_column(1, table.next_stream_id)
+        written = RowMutation(
+            key=b"\x01u", expected=ABSENT, write_id=bytes(16), data={b"!": b"x"},
+            pending={ahead: encode_pending(1, b"change")},
+        )  # fmt: skip
+        await rows.mutate(rows_of(table), written)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match=r"wait for stream 2, but .* older state"):
+                await apply(bed.broker, table, put("u", 1))
+        (row,) = await rows.scan(rows_of(table), b"", b"", limit=9, family=FamilyName.PENDING)
+        assert list(row.cells) == [ahead]
