@@ -29,8 +29,9 @@ from opentalos.log.segment.format import (
     SegmentHeader,
     block_payload,
 )
-from opentalos.log.segment.scan import FoundBlock, valid_blocks
+from opentalos.log.segment.scan import FoundBlock, Readable, valid_blocks
 from opentalos.model.errors import CorruptLog, NotFound, StoreUnavailable
+from opentalos.model.message import Durability
 from opentalos.ports.file_store import FileStore
 
 _log = logging.getLogger(__name__)
@@ -67,6 +68,41 @@ class Memory:
     bytes: int = 0
 
 
+class Written:
+    """How far the files of segments reached at least, as their journal says."""
+
+    def __init__(self, journal: str) -> None:
+        self._journal = journal
+        self._reached: dict[str, int] = {}
+
+    def note(self, path: str, position: int) -> None:
+        """The file held everything below the position."""
+        self._reached[path] = position
+
+    def forget(self, path: str) -> None:
+        """The segment was sealed or deleted."""
+        self._reached.pop(path, None)
+
+    def paths(self) -> list[str]:
+        """Of the segments."""
+        return list(self._reached)
+
+    async def check(self, files: Readable, path: str) -> None:
+        """Raises: CorruptLog: the segment's file is shorter now. NotFound.
+
+        A loss of power may have taken what was only flushed.
+        """
+        reached = self._reached.get(path, 0)
+        if not reached or await files.read(path, position=reached - 1, bytes_max=1):
+            return
+        start = await files.read(path, position=0, bytes_max=SEGMENT_HEADER_BYTES)
+        if len(start) == SEGMENT_HEADER_BYTES:
+            if SegmentHeader.decode(start).durability is not Durability.SYNCED:
+                return
+        text = f"its journal {self._journal} says that {reached} bytes were written"
+        raise CorruptLog(f"{path}: bytes before position {reached} are missing: {text}")
+
+
 class FormerJournal:
     """What a fenced journal says of each segment, until ``forget``.
 
@@ -83,6 +119,7 @@ class FormerJournal:
         self._extents: dict[str, Extents] = {}
         self._spots: dict[str, list[_Spot]] = {}  # behind the extents
         self._last: dict[str, Place] = {}  # the last frame with a group of the segment
+        self.written = Written(name)
         self._references: dict[int, str] = {}
         self._folders: dict[str, dict[str, None]] = {}  # segments, by the folder of a partition
 
@@ -105,6 +142,7 @@ class FormerJournal:
             self._memory.bytes -= found.bytes
             self._drop(path)
         self._spots.pop(path, None)
+        self.written.forget(path)
 
     def forget_all(self) -> None:
         """Nobody asks it any more."""
@@ -187,8 +225,10 @@ class FormerJournal:
             if kind == Kind.GROUP:
                 self._group(path, position, data, place._replace(position=at - len(data)))
                 self._last[path] = place
-            elif kind == Kind.WRITTEN and path in self._extents:
-                self._drop_below(path, position)
+            elif kind == Kind.WRITTEN:
+                self.written.note(path, position)
+                if path in self._extents:
+                    self._drop_below(path, position)
         return following
 
     def _group(self, path: str, position: int, data: bytes, data_at: Place) -> None:

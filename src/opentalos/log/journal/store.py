@@ -17,6 +17,7 @@ from opentalos.log.journal.extents import Extents
 from opentalos.log.journal.former import FormerJournal, Memory, read_former
 from opentalos.log.journal.journal import Journal
 from opentalos.log.journal.journaled_file import JournaledFile
+from opentalos.log.journal.laid_over import LaidOver
 from opentalos.log.journal.series import JournalSeries, JournalSettings
 from opentalos.log.journal.slots import FileMaker, FileSlots, create_slotted
 from opentalos.model.errors import CorruptLog, NotFound, OutcomeUnknown
@@ -140,19 +141,21 @@ class JournaledFiles:
             if file.in_flight:
                 file.journal.fail(OutcomeUnknown("a commit hangs"))
         fenced: int | BaseException | None
+        former: FormerJournal | None = None
         if own is not None and own.dead is None:
             extents = file.unwritten.as_now() if file is not None else Extents()
             fenced = await self._fenced(path, deadline_s)
         else:  # both at the same time, since each may take long
-            fenced, former = await asyncio.gather(
+            fenced, read = await asyncio.gather(
                 self._fenced(path, deadline_s),
                 self.read_former(journal, deadline_s),
                 return_exceptions=True,
             )
             if isinstance(fenced, BaseException):
                 raise fenced
-            if isinstance(former, BaseException):
-                raise former
+            if isinstance(read, BaseException):
+                raise read
+            former = read
             extents = await former.load(self._files, path)
         if fenced is None and extents.start != 0:
             raise NotFound(path)
@@ -160,6 +163,8 @@ class JournaledFiles:
         gap = extents.first_gap(length)
         if gap is not None:
             raise CorruptLog(f"{path}: bytes from position {gap} on are missing")
+        if fenced is not None and former is not None:
+            await former.written.check(LaidOver(self._files, extents, length), path)
         if extents.bytes and (own is None or own.dead is not None):
             self.recovered[path] = extents
         return End(max(length, extents.end), extents.start)

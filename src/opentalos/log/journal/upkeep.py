@@ -14,7 +14,13 @@ from opentalos.log.journal.former import FormerJournal
 from opentalos.log.journal.journal import Journal, end_journal
 from opentalos.log.journal.journaled_file import JournaledFile, written_quietly
 from opentalos.log.journal.store import JournaledFiles, forget_former
-from opentalos.model.errors import CorruptLog, OutcomeUnknown, TalosError, Unavailable
+from opentalos.model.errors import (
+    CorruptLog,
+    OutcomeUnknown,
+    RecoveryStuck,
+    TalosError,
+    Unavailable,
+)
 from opentalos.model.message import PartitionKey
 from opentalos.ports.file_store import FileStore
 
@@ -68,6 +74,7 @@ class Held(Protocol):
     def alone(self) -> bool: ...
     def recover_soon(self, keys: Iterable[PartitionKey]) -> None: ...
     async def forget_if_settled(self, former: FormerJournal, path: str) -> bool: ...
+    async def is_written(self, former: FormerJournal, path: str) -> bool: ...
 
 
 class JournalUpkeep:
@@ -147,7 +154,7 @@ class JournalUpkeep:
 
     async def known(self) -> None:
         """Return once the journals of servers that ended were read, which a manifest that came back
-        older does not name; only where no other server lives. Raises: TalosError: call again.
+        older does not name. Raises: TalosError: call again.
         """
         if self._all_known:
             return
@@ -164,14 +171,15 @@ class JournalUpkeep:
             self._all_known = True
 
     async def _read_unnamed(self) -> None:
-        if not self._held.alone:  # a fence would cost servers that live an opening: see ``search``
-            return
         left = {path.split("/")[1] for path in await self._files.list(ROOT) if _is_part(path)}
         left.difference_update(self._journaled.own, self._journaled.formers)
+        if left and not self._held.alone:  # openings read the others, as far as their servers ended
+            left.difference_update(await self._registered.journals())
         for name in sorted(left):
             try:
                 await self._journaled.read_former(name, FENCE_DEADLINE_S)
-            except CorruptLog as error:  # it has ended meanwhile, or none of it is left
+            # It has ended meanwhile, or none of it is left; one that no fence ends stops no other.
+            except (CorruptLog, RecoveryStuck) as error:
                 _log.warning("%s", error)
 
     async def search(self) -> None:
@@ -314,6 +322,12 @@ class JournalUpkeep:
             if not await self._held.forget_if_settled(former, path):
                 return
         if former.segments():
+            return
+        for path in former.written.paths()[:CHECKED_PER_PASS]:
+            if not await self._held.is_written(former, path):
+                return
+            former.forget(path)
+        if former.written.paths():
             return
         # Files of one that is damaged stay for whoever repairs it.
         if not former.damage and former.name not in self._journaled.own:

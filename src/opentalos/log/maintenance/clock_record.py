@@ -14,6 +14,7 @@ from opentalos.log.manifest.store import ROOT as LOG_ROOT
 from opentalos.log.trusted_time import LastSeen
 from opentalos.model.errors import TalosError
 from opentalos.ports.meta_store import Record
+from opentalos.wire.record_crc import checked, with_crc
 
 ROOT = "clock"
 REFRESH_INTERVAL_S = 60.0
@@ -89,7 +90,7 @@ class ClockRecord:
 
 
 def _encode(last: LastSeen) -> bytes:
-    return json.dumps(last._asdict(), separators=(",", ":")).encode()
+    return with_crc(json.dumps(last._asdict(), separators=(",", ":")).encode())
 
 
 def _decode(record: Record | None) -> LastSeen | None:
@@ -97,7 +98,7 @@ def _decode(record: Record | None) -> LastSeen | None:
     if record is None:
         return None
     try:
-        fields = json.loads(record.value)
+        fields = json.loads(checked(record.value))
         early_ms, recounted = fields["early_ms"], fields["recounted"]
         return LastSeen(
             int(fields["time_ms"]),

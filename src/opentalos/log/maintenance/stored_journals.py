@@ -32,7 +32,10 @@ class StoredJournals:
             length = 0
         if name:
             try:
-                extents = await (await self._former(name)).load(self._files, path)
+                former = await self._former(name)
+                extents = await former.load(self._files, path)
+                if length:
+                    await former.written.check(LaidOver(self._files, extents, length), path)
             except CorruptLog as error:
                 fault = str(error)
         found = LaidOver(self._files, extents, length)

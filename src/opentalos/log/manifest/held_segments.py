@@ -17,7 +17,7 @@ from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import NOTHING
 from opentalos.log.partition.ownership_guard import SingleServerGuard
 from opentalos.log.segment.format import partition_and_epoch
-from opentalos.model.errors import NotOwner
+from opentalos.model.errors import CorruptLog, NotFound, NotOwner
 from opentalos.model.message import PartitionKey
 
 
@@ -59,6 +59,23 @@ class HeldSegments:
         if versioned is NOTHING and not await self._is_deleted(former, path, key):
             return False
         former.forget(path)
+        return True
+
+    async def is_written(self, former: FormerJournal, path: str) -> bool:
+        """Whether the segment's file has what the journal says; False: an opening will refuse it.
+
+        A segment that no manifest ends its log with needs no journal. Raises: TalosError.
+        """
+        key, _ = partition_and_epoch(path)
+        unsealed = (await self._context.manifests.load(key)).manifest.unsealed
+        if unsealed is None or unsealed.path(key) != path:
+            return True
+        try:
+            await former.written.check(self._context.files, path)
+        except NotFound:  # an opening finds that without a journal
+            return True
+        except CorruptLog:
+            return False
         return True
 
     async def _is_deleted(self, former: FormerJournal, path: str, key: PartitionKey) -> bool:

@@ -47,6 +47,7 @@ class PartitionLifecycle(PutQueue):
         "arrivals",
         "damage",
         "end_proven",
+        "judged",
         "last_put_s",
         "meter",
         "next_offset",
@@ -72,6 +73,7 @@ class PartitionLifecycle(PutQueue):
         self.versioned: VersionedManifest = NOTHING
         self.next_offset = 0  # the high watermark: no message from here on is shown
         self.end_proven = False  # of a sealed log: nothing says that it was longer
+        self.judged = False  # see log_end.Claim
         self.total_bytes: int | None = None  # ever appended; None: not looked up yet
         self.meter = _meter_of(settings)
         self.last_put_s = 0.0
@@ -198,7 +200,7 @@ class PartitionLifecycle(PutQueue):
         """A manifest whose segments are all sealed is the truth."""
         self._meter_from(versioned.manifest)
         ours = versioned.manifest.instance == self.context.manifests.instance
-        self.end_proven = self.end_proven and ours
+        self.end_proven, self.judged = self.end_proven and ours, self.judged and ours
         self.versioned = versioned
         self.next_offset = versioned.manifest.sealed_next
         self.view = None

@@ -54,6 +54,15 @@ _START_BYTES = 64 << 10  # of a segment that are searched for such a page
 class Claim(Protocol):
     """The partition that opens; it gets each finding as soon as it is certain."""
 
+    @property
+    def judged(self) -> bool:
+        """Whether this process has owned it since it judged what the manifest does not name."""
+        ...
+
+    def leftovers_judged(self) -> None:
+        """What the manifest does not name proves nothing."""
+        ...
+
     def former_seen(self, former: Manifest) -> None:
         """The manifest before the claim. Raises: TalosError: the partition must not be claimed."""
         ...

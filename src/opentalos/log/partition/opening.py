@@ -101,8 +101,9 @@ async def open_partition(
             # Another owner may have taken over meanwhile and have ended the journal that had the
             # rest, which must not count as "not done".
             await _check_owned(context, key, versioned)
-        if not again:  # what this process made and never registered, it never acknowledged
+        if not claim.judged:  # what this process made and never registered, it never acknowledged
             await _judge(context, claim, versioned, leftovers, unnamed, recovered)
+            claim.leftovers_judged()
         claim.recovered(recovered.tail_end)
     except CorruptLog as error:
         # Or have added or dropped these files.

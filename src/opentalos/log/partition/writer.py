@@ -223,9 +223,14 @@ class PartitionWriter(PartitionCommits):
         self._move(Event.CLAIM)
         self._meter_from(former)
         if former.instance != self.context.manifests.instance:
+            self.judged = False
             self.settle_group(
                 OutcomeUnknown(f"{name_of(self.key)}: another server owns the partition")
             )
+
+    def leftovers_judged(self) -> None:
+        """See log_end.Claim."""
+        self.judged = True
 
     def recovered(self, next_offset: int) -> None:
         """See log_end.Claim: what the fenced file does not hold was not done and goes back.

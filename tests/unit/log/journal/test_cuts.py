@@ -1,5 +1,6 @@
 """Journal files that came back shorter than they were: damage, or a cut that is heard."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -7,13 +8,20 @@ from tests.unit.log.bed import Bed, crash, open_bed, put
 from tests.unit.log.journal.test_late import LATE
 from tests.unit.log.journal.test_log_with_journal import JOURNALED, findings
 
+from opentalos.adapters.memory import MemoryFileStore
+from opentalos.log.journal.upkeep import PASS_S, SEARCH_FIRST_S, WRITE_OUT_AFTER_S
 from opentalos.log.maintenance.verify import Kind
-from opentalos.log.segment.format import SEGMENT_HEADER_BYTES
+from opentalos.log.partition.partition_log import PartitionLog
+from opentalos.log.results import TopicLogSettings
+from opentalos.log.segment.format import SEGMENT_HEADER_BYTES, SegmentHeader
+from opentalos.log.segment.scan import valid_blocks
 from opentalos.model.errors import CorruptLog
 from opentalos.model.limits import LogLimits
+from opentalos.model.message import Durability
 
 # So small that the journal continues in a second file.
 CONTINUED = replace(JOURNALED, journal_bytes_max=4 << 10, journals=1)
+FLUSHED = TopicLogSettings("flushed-uuid", Durability.FLUSHED, 86_400.0)
 
 
 def parts(bed: Bed) -> list[str]:
@@ -80,4 +88,51 @@ async def test_a_frame_that_is_cut_off_is_heard(caplog: pytest.LogCaptureFixture
     await again.log().offsets()
     assert again.store.counters.journal.tails_cut == 1
     assert [r.getMessage() for r in caplog.records if "log-tail-cut" in r.getMessage()]
+    await again.store.close()
+
+
+async def written_out(log: PartitionLog, bed: Bed) -> str:
+    """Ten messages, which the journal gave to the segment's file; its path."""
+    for number in range(10):
+        await put(log, b"%04d" % number * 20)
+    await asyncio.sleep(WRITE_OUT_AFTER_S + 2 * PASS_S)
+    await crash(bed)
+    (path,) = [path for path in bed.storage.files if path.endswith(".log")]
+    return path
+
+
+async def shorten(bed: Bed, path: str) -> None:
+    """The file ends after a whole block."""
+    content = bed.storage.files[path].content
+    seed = SegmentHeader.decode(bytes(content)).seed
+    files, length = MemoryFileStore(bed.storage), len(content)
+    blocks = [
+        block async for block in valid_blocks(files, path, seed, SEGMENT_HEADER_BYTES, length)
+    ]
+    del content[blocks[-5].position :]
+
+
+@pytest.mark.parametrize("used", [True, False], ids=["used", "unused"])
+async def test_a_file_shorter_than_what_its_journal_gave_it_is_damage(used: bool) -> None:
+    """The journal does not keep those bytes, so the last messages were gone in silence."""
+    bed = await open_bed(limits=JOURNALED)
+    path = await written_out(bed.log(), bed)
+    await shorten(bed, path)
+    assert [found.text for found in await findings(bed) if found.kind is Kind.DAMAGE]
+    again = await open_bed(bed.storage, limits=JOURNALED)
+    if not used:
+        await asyncio.sleep(SEARCH_FIRST_S + 2 * PASS_S)
+    with pytest.raises(CorruptLog, match=f"{path}: bytes before position .* are missing"):
+        await put(again.log(), b"given twice")
+    with pytest.raises(CorruptLog):
+        await again.log().offsets()
+    await again.store.close()
+
+
+async def test_a_loss_of_power_may_take_what_a_file_was_given_if_it_was_flushed() -> None:
+    bed = await open_bed(limits=JOURNALED)
+    path = await written_out(bed.store.partition(FLUSHED, 0), bed)
+    await shorten(bed, path)
+    again = await open_bed(bed.storage, limits=JOURNALED)
+    await put(again.store.partition(FLUSHED, 0), b"accepted")
     await again.store.close()

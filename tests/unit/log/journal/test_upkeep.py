@@ -19,7 +19,7 @@ from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
 from opentalos.log.journal.format import file_path
 from opentalos.log.journal.store import JournaledFiles
 from opentalos.log.journal.upkeep import WRITE_OUT_AFTER_S, JournalUpkeep
-from opentalos.model.errors import OutcomeUnknown
+from opentalos.model.errors import OutcomeUnknown, RecoveryStuck
 from opentalos.model.message import Durability
 
 
@@ -151,3 +151,30 @@ async def test_a_journal_torn_in_its_first_write_ends_if_no_manifest_names_it(
     await care.search()
     await care.run_pass()
     assert len(journal_files(storage)) == len(named)
+
+
+async def test_before_the_first_opening_of_a_cluster_s_server_unnamed_journals_are_read() -> None:
+    """An older manifest lacks their names. Others may be those of servers that live."""
+    storage = MemoryStorage()
+    for instance, path in (("first", SEGMENT), ("second", OTHER)):
+        await (await segment(journaled(MemoryFileStore(storage), instance), path)).commit([b"a"])
+    files = journaled(MemoryFileStore(storage), "successor")
+    care = upkeep(files, needs(), {"first-1"})
+    await asyncio.gather(care.known(), care.known())
+    assert [former.segments() for former in files.formers.values()] == [[OTHER]]
+    await care.close()
+
+
+async def test_a_journal_that_no_fence_ends_keeps_no_partition_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = MemoryStorage()
+    await segment(journaled(MemoryFileStore(storage), "first"), SEGMENT)
+    files = journaled(MemoryFileStore(storage), "successor")
+
+    async def stuck(name: str, deadline_s: float) -> object:
+        raise RecoveryStuck(name)
+
+    files.read_former = stuck  # type: ignore[method-assign, assignment]
+    await upkeep(files, needs()).known()
+    assert "first-1" in caplog.text

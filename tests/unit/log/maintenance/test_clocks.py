@@ -1,6 +1,7 @@
 """Retention and append times of a server whose clock is wrong at the start, or jumps."""
 
 import asyncio
+import json
 import logging
 from dataclasses import replace
 from typing import Any
@@ -225,13 +226,20 @@ async def test_a_data_directory_without_a_known_time_waits_for_a_steady_clock() 
     await bed.store.close()
 
 
-async def test_an_unreadable_record_counts_as_none() -> None:
+@pytest.mark.parametrize("damage", ["nothing known", "flipped bit"])
+async def test_an_unreadable_record_counts_as_none(damage: str) -> None:
     storage = MemoryStorage()
     await one_run(storage, MovingClock())
     stored = storage.records[clock_path("s1")]
-    stored.record = replace(stored.record, value=b"{}")
-    bed = await start(storage, MovingClock())
+    value = bytearray(stored.record.value)
+    value[value.index(b":") + 1] ^= 2  # the first digit of the known time: years later
+    json.loads(value)
+    damaged = b"{}" if damage == "nothing known" else bytes(value)
+    stored.record = replace(stored.record, value=damaged)
+    clock = MovingClock()
+    bed = await start(storage, clock)
     assert bed.store.time.retention_ms() is None
+    assert bed.store.time.append_ms() <= clock.wall_ms() + DAY_MS
     await bed.store.close()
 
 

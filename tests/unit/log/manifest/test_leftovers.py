@@ -3,6 +3,7 @@
 import asyncio
 from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.log.bed import (
@@ -22,11 +23,11 @@ from opentalos.adapters.memory import MemoryStorage
 from opentalos.log.log_store import use_positions
 from opentalos.log.manifest.aside import DAY_MS, FILES_MAX, KEPT_DAYS, aside_path, outdated
 from opentalos.log.manifest.aside import ROOT as ASIDE
-from opentalos.log.manifest.leftovers import Found, Verdict, judge, split
+from opentalos.log.manifest.leftovers import Found, Leftovers, Verdict, judge, split
 from opentalos.log.manifest.manifest import Manifest, Segment
-from opentalos.log.partition.jobs import roll, seal
+from opentalos.log.partition.jobs import claim, roll, seal
 from opentalos.log.segment.format import index_path
-from opentalos.model.errors import CorruptLog
+from opentalos.model.errors import CorruptLog, StoreUnavailable, TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import PartitionKey
 
@@ -120,6 +121,66 @@ async def test_a_refused_opening_does_not_wear_out_the_refusal() -> None:
             await put(bed.log(), b"given twice")
         await bed.store.close()
     assert segments(bed.storage) == before
+
+
+async def older_by_a_segment() -> MemoryStorage:
+    """A closed log whose manifest does not know its last segment."""
+    bed = await open_bed(limits=PLAIN)
+    for payload in (b"a", b"b"):
+        await put(bed.log(), payload)
+    await bed.log().writer.run(lambda: seal(bed.log().writer))
+    (record,) = log_records(bed.storage)
+    older = deepcopy(bed.storage.records[record])
+    for payload in (b"c", b"d"):
+        await put(bed.log(), payload)
+    await bed.store.close()
+    bed.storage.records[record] = older
+    return bed.storage
+
+
+async def test_a_claim_of_a_sealed_log_does_not_hide_that_its_manifest_is_older() -> None:
+    """As after a takeover, before anybody uses the partition."""
+    storage = await older_by_a_segment()
+    before = segments(storage)
+    bed = await open_bed(storage, limits=PLAIN)
+    writer = bed.log().writer
+    writer.adopt(await writer.context.manifests.load(KEY))
+    await writer.run(lambda: claim(writer))
+    for door in ("put", "end"):
+        with pytest.raises(CorruptLog, match="rolled back"):
+            await ask(bed, door, 2)
+    await asyncio.sleep(30)
+    assert before == segments(storage)
+    await bed.store.close()
+
+
+async def test_an_opening_that_could_not_judge_is_no_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The manifest is this process's own after the first attempt."""
+    storage = await older_by_a_segment()
+    before = segments(storage)
+    real, failures = Leftovers.judge, [StoreUnavailable("away")]
+
+    async def judged(self: Leftovers, *args: Any, **more: Any) -> None:
+        if failures:
+            raise failures.pop()
+        await real(self, *args, **more)
+
+    monkeypatch.setattr(Leftovers, "judge", judged)
+    (record,) = log_records(storage)
+    stored = storage.records[record]
+    manifest = replace(Manifest.decode(stored.record.value), epoch=5)  # so epochs prove nothing
+    stored.record = replace(stored.record, value=manifest.encode())
+    bed = await open_bed(storage, limits=PLAIN)
+    for _ in range(2):
+        with pytest.raises(TalosError) as refusal:
+            await ask(bed, "put", 2)
+    assert not failures
+    assert "rolled back" in str(refusal.value)
+    await asyncio.sleep(30)
+    assert before == segments(storage)
+    await bed.store.close()
 
 
 async def test_the_epoch_of_a_segment_that_only_a_journal_has_proves_an_older_manifest() -> None:
