@@ -44,8 +44,9 @@ from opentalos.testing.simulation.stores.faults import (
     RowFaults,
     WorldFaults,
 )
+from opentalos.testing.simulation.world.limits import LOG_LIMITS, with_journal
 from opentalos.testing.simulation.world.storage_worlds import STORAGE_WORLDS
-from opentalos.testing.simulation.world.world import LOG_LIMITS, WorldConfig, with_journal
+from opentalos.testing.simulation.world.world import WorldConfig
 
 # Segments large enough that their ends stay in the journal for a while.
 LIMITS = replace(with_journal(LOG_LIMITS), segment_bytes_max=32 << 10, idle_seal_s=20.0)

@@ -26,6 +26,7 @@ from opentalos.model.message import Durability
 from opentalos.testing.simulation.stores.disk import SimulatedDisk
 from opentalos.testing.simulation.stores.faults import FileFaults, MetaFaults, WorldFaults
 from opentalos.testing.simulation.stores.faulty_files import FaultyAppendFile
+from opentalos.testing.simulation.world.limits import LOG_LIMITS
 from opentalos.testing.simulation.world.storage_worlds import (
     BOUNDS,
     CLOCKS,
@@ -36,7 +37,7 @@ from opentalos.testing.simulation.world.storage_worlds import (
     POISON,
     ROT,
 )
-from opentalos.testing.simulation.world.world import LOG_LIMITS, ZEROS
+from opentalos.testing.simulation.world.world import ZEROS
 
 ZEROED = replace(
     ROT, payloads=(ZEROS,), world=WorldFaults(rot_anywhere=0.8, process_crash=0.4), chaos_s=15.0

@@ -8,7 +8,7 @@ from tests import tiers
 from tests.simulation.proof import played
 
 from opentalos.testing.simulation.seed_run import ClusterConfig, run_cluster_seed
-from opentalos.testing.simulation.world.world import LOG_LIMITS, with_journal
+from opentalos.testing.simulation.world.limits import LOG_LIMITS, with_journal
 
 SEEDS = tiers.size(60, 200)
 JOURNALED = ClusterConfig(log=with_journal(LOG_LIMITS))  # every fourth seed

@@ -6,7 +6,8 @@ from tests.simulation.mutants import Mutant
 from tests.simulation.proof import played, prove_caught
 
 from opentalos.testing.simulation.seed_run import run_seed
-from opentalos.testing.simulation.world.world import LOG_LIMITS, WorldConfig, with_journal
+from opentalos.testing.simulation.world.limits import LOG_LIMITS, with_journal
+from opentalos.testing.simulation.world.world import WorldConfig
 
 WORLD = WorldConfig(encrypted=True, tabled=1.0, metered=1.0)
 JOURNALED = WorldConfig(encrypted=True, log=with_journal(LOG_LIMITS), tabled=0.0)

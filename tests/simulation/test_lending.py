@@ -21,7 +21,7 @@ from opentalos.testing.simulation.clients.message_clients import (
     Producer,
     Reader,
 )
-from opentalos.testing.simulation.clients.workload import GROUPS, Admin
+from opentalos.testing.simulation.clients.topics.admin import GROUPS, Admin
 from opentalos.testing.simulation.cluster.network import ANY_PLACE, META, Way
 from opentalos.testing.simulation.cluster.world import ClusterConfig, ClusterWorld
 from opentalos.testing.simulation.history import History

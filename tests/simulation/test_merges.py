@@ -8,7 +8,8 @@ from tests import tiers
 from opentalos.log.counters import LogCounters
 from opentalos.log.maintenance import merge
 from opentalos.testing.simulation.seed_run import run_seed
-from opentalos.testing.simulation.world.world import LOG_LIMITS, WorldConfig
+from opentalos.testing.simulation.world.limits import LOG_LIMITS
+from opentalos.testing.simulation.world.world import WorldConfig
 
 SEEDS = tiers.size(6, 16)
 # Segments are sealed when they are still small, and the retention spans many of them.

@@ -17,7 +17,8 @@ from opentalos.testing.simulation.clients.message_clients import (
     Producer,
     Reader,
 )
-from opentalos.testing.simulation.clients.workload import GROUPS, Admin, Auditor
+from opentalos.testing.simulation.clients.topics.admin import GROUPS, Admin
+from opentalos.testing.simulation.clients.workload import Auditor
 from opentalos.testing.simulation.cluster.nemesis import end_sessions
 from opentalos.testing.simulation.cluster.network import ANY_PLACE, META, Way
 from opentalos.testing.simulation.cluster.world import ClusterConfig, ClusterWorld

@@ -8,7 +8,8 @@ from tests import tiers
 from tests.simulation.proof import played
 
 from opentalos.testing.simulation.seed_run import run_seed
-from opentalos.testing.simulation.world.world import LOG_LIMITS, WorldConfig, with_journal
+from opentalos.testing.simulation.world.limits import LOG_LIMITS, with_journal
+from opentalos.testing.simulation.world.world import WorldConfig
 
 SEEDS = tiers.size(64, 208)
 JOURNALED = WorldConfig(log=with_journal(LOG_LIMITS))  # every fourth seed

@@ -1,4 +1,4 @@
-"""Storage worlds from a seed: rot, wrong clocks, exhaustion, poison and small bounds.
+"""Storage worlds from a seed: rot, older state, wrong clocks, exhaustion, poison, small bounds.
 
 A failure prints its seed and the command that replays it.
 """
@@ -32,6 +32,11 @@ KEPT = {
     "shared": 8,
     "replicas": 8,
     "records": 8,
+    "older": 12,
+    "older-unmarked": 12,
+    "shorter": 12,
+    "shorter-unmarked": 12,
+    "record-rot": 12,
 }
 
 
@@ -57,6 +62,12 @@ def test_no_promise_is_broken_where_partitions_with_records_move() -> None:
 def test_no_promise_is_broken_where_a_coordinator_assigns_partitions() -> None:
     for seed in range(tiers.size(2, 6)):
         report = run_cluster_seed(seed, CLUSTER_WORLDS["assigned-members"])
+        assert report.ok, str(report)
+
+
+def test_no_promise_is_broken_where_coordination_comes_back_older() -> None:
+    for seed in range(tiers.size(2, 8)):
+        report = run_cluster_seed(seed, CLUSTER_WORLDS["older-coordination"])
         assert report.ok, str(report)
 
 
@@ -110,6 +121,9 @@ def test_storage_worlds_have_their_troubles() -> None:
         "exhaustion": {"exhausted"},
         "entries": {"power-loss"},
         "hanging": {"tenant-fails"},
+        "older": {"store-older", "older"},
+        "shorter": {"file-shorter"},
+        "record-rot": {"record-rot", "rot", "record-repaired"},
     }
     for world, kinds in notes.items():
         history = run_storage_seed(1, world).history

@@ -16,8 +16,8 @@ from opentalos.testing.simulation.seed_run import (
     run_cluster_seed,
     run_seed,
 )
+from opentalos.testing.simulation.world.limits import with_journal
 from opentalos.testing.simulation.world.storage_worlds import STORAGE_WORLDS
-from opentalos.testing.simulation.world.world import with_journal
 
 
 @click.command()

@@ -16,11 +16,13 @@ unique in the whole history.
 | --- | --- | --- |
 | put | topic, partition, ids, idempotent?, granted?, tenant?, lane? and number? of a batch in |
 | | it, pipelined? behind batches whose outcome is open | offset? of the first message |
-| read | topic, partition, offset, final?, granted?, quiet? | blocks: [[offset, [id or null]]] |
+| read | topic, partition, offset, final?, granted?, quiet? | blocks: [[offset, [id or null]]], |
+| | | behind? messages after them, null: the log is damaged there |
 | read | the same in a leader epoch: epoch | by: the host that answered |
 | leaders | topic | by, epoch, leaders: host by partition; of a Kafka client |
 | poll | topic, partition, session | blocks; one consumer's deliveries, in order |
 | range | topic, partition | start, next |
+| end | topic, partition, by: what was asked that shows where the log ends | next at most |
 | trim | topic, partition, offset below which all is deleted, -1: everything | start |
 | lock, unlock | group, topic, partition, worker | |
 | renew | group, topic, worker, partitions | failed: partitions |
@@ -62,13 +64,19 @@ Notes are facts without an outcome.
 
 | Note | Arguments |
 | --- | --- |
-| settings | lease_s, answer_s?, fair_s?, isolates?, retention? (see checks/storage.py) |
+| settings | lease_s, answer_s?, fair_s?, isolates?, retention? (see checks/storage.py), |
+| | keeps?: nothing is ever deleted |
 | topic | topic, durability, retention_s, retention_bytes |
 | opening | topic uuid, partition: a server claimed it |
-| truncated | topic uuid, partition: a server reported that it found the log shorter |
+| truncated, tail-cut | topic uuid, partition: a server reported that it found the log shorter |
+| set-aside | the same: it continues without a file |
+| | with proven: something proves what was left out, so that had to be refused |
 | tenant-fails | tenant, until_s: its storage hangs or fails until then |
 | usurped | server, by: two stand-alone servers on one storage at once |
-| power-loss, rot | (topic, partition for rot) |
+| power-loss | |
+| rot, older, shorter | topic uuid, partition, path: a damage of the storage may concern it |
+| store-older, file-shorter, record-rot | what was damaged |
+| good-file-deleted | text |
 | usage-event | topic uuid, partition, minute_ms, bytes, first_offset, next_offset |
 | egress-event | topic uuid, reader, minute_ms, source, number, messages, bytes |
 | kept-event | topic uuid, partition, minute_ms, start_offset |
@@ -101,7 +109,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
+
+CORRUPT = "CorruptLog"  # prefix of the error text of such a rejection
+HARMS = ("rot", "older", "shorter")  # damages of the storage, each for all that it may concern
 
 
 class Outcome(Enum):
@@ -177,6 +188,49 @@ class History:
             operation.number = number
         history.notes.sort(key=lambda note: note.at_s)
         return history
+
+
+class PartitionName(NamedTuple):
+    """Topic (resource name or uuid) and partition, as the history names them."""
+
+    topic: str
+    partition: int
+
+
+def flushed_topics(history: History) -> set[str]:
+    """Topics that may lose their last messages in a power loss, at least for a while."""
+    created = {
+        note.args["topic"]
+        for note in history.noted("topic")
+        if note.args.get("durability") == "flushed"
+    }
+    return created | {
+        change.args["topic"]
+        for change in history.of("alter")
+        if change.args.get("durability") == "flushed" and change.may_be_done
+    }
+
+
+def harmed_partitions(history: History) -> set[PartitionName]:
+    """Partitions that a damage of the storage concerns, by the topic's uuid."""
+    return {
+        short_name(partition_named(note.args)) for kind in HARMS for note in history.noted(kind)
+    }
+
+
+def is_harmed(operation: Operation, harmed: set[PartitionName]) -> bool:
+    """Whether the operation is about a partition that is harmed."""
+    return "partition" in operation.args and short_name(partition_named(operation.args)) in harmed
+
+
+def partition_named(args: Mapping[str, Any]) -> PartitionName:
+    """The partition that arguments of an operation or a note name."""
+    return PartitionName(args["topic"], args["partition"])
+
+
+def short_name(name: PartitionName) -> PartitionName:
+    """By the topic's uuid: a resource name ends with it, and it is all that a path has."""
+    return PartitionName(name.topic.rsplit("#", 1)[-1], name.partition)
 
 
 class Recorder:

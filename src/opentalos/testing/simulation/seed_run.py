@@ -21,13 +21,9 @@ from opentalos.testing.simulation.clients.producers.sdk_producers import sdk_wor
 from opentalos.testing.simulation.clients.workload import standard_workload
 from opentalos.testing.simulation.cluster.world import ClusterConfig, ClusterWorld
 from opentalos.testing.simulation.history import History, dump
+from opentalos.testing.simulation.world.limits import with_journal, with_late_segments
 from opentalos.testing.simulation.world.storage_worlds import STORAGE_WORLDS
-from opentalos.testing.simulation.world.world import (
-    World,
-    WorldConfig,
-    with_journal,
-    with_late_segments,
-)
+from opentalos.testing.simulation.world.world import World, WorldConfig
 
 __all__ = ["ClusterConfig", "Report", "WorldConfig", "run_cluster_seed", "run_seed"]
 

@@ -91,6 +91,9 @@ ANOMALIES: dict[str, str] = {
     "mark-too-early": "a change not later than a resolved mark is stored after the mark's offsets",
     "index-differs": "an index scan returned other rows than the table has",
     "silent-cut": "offsets that were acknowledged or read vanished, and no event reported it",
+    "offset-given-twice": "two messages were acknowledged at one offset, and no event reported it",
+    "looks-empty": "a damaged log answered as if it ended before what it was known to have",
+    "good-file-deleted": "messages of a file that a manifest named before a fault are in no file",
     "premature-deletion": "retention dropped a message before its time",
     "livelock": "a partition was opened again and again although hardly anybody wanted it",
     "never-answered": "a caller got no reply within the deadline although its server lived",
@@ -133,6 +136,8 @@ PARTITION_CHECKS: tuple[Callable[[LogView], Iterator[Anomaly]], ...] = (
     offsets.stale_reads,
     offsets.times_going_back,
     storage.silent_cuts,
+    offsets.looks_empty,
+    offsets.offsets_given_twice,
 )
 
 TABLE_CHECKS: tuple[Callable[[TableView], Iterator[Anomaly]], ...] = (

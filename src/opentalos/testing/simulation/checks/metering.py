@@ -16,14 +16,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from opentalos.testing.simulation.checks.anomaly import Anomaly
-from opentalos.testing.simulation.checks.view.log_view import (
+from opentalos.testing.simulation.checks.view.log_view import deleted_topics, rival_servers
+from opentalos.testing.simulation.history import (
+    History,
     PartitionName,
-    deleted_topics,
     flushed_topics,
-    rival_servers,
-    rotten_partitions,
+    harmed_partitions,
 )
-from opentalos.testing.simulation.history import History
 
 SKEW_MS = 1_000  # clocks of servers differ by less, from each other and from the true time
 
@@ -50,16 +49,16 @@ def meter_drift(history: History) -> Iterator[Anomaly]:
     deleted = {topic.rsplit("#", 1)[-1] for topic in deleted_topics(history)}
     lossy = flushed_topics(history) if history.noted("power-loss") else set()
     excused = {topic.rsplit("#", 1)[-1] for topic in lossy | _deleted_at_a_rival(history)}
-    rotten = rotten_partitions(history)
+    harmed = harmed_partitions(history)
     unsure = {
         PartitionName(note.args["topic"], note.args["partition"])
         for note in history.noted("stored-blocks")
         if not note.args["sure"]
     }
-    if not stored or any(name.topic in _usage_topics(history) for name in rotten):
+    if not stored or any(name.topic in _usage_topics(history) for name in harmed):
         return
     for name in sorted({*rows, *stored}):
-        if name.topic in excused or name in rotten:
+        if name.topic in excused or name in harmed:
             continue
         reported, logged = sorted(rows.get(name, ())), stored.get(name, [])
         if reported == logged:
@@ -174,7 +173,7 @@ def kept_drift(history: History) -> Iterator[Anomaly]:
     reports = _reports(history)
     usage = {note.args["topic"] for note in history.noted("usage-topic")}
     if history.noted("clock-jump") or any(
-        name.topic in usage for name in rotten_partitions(history)
+        name.topic in usage for name in harmed_partitions(history)
     ):
         return
     moves = _moves(history)

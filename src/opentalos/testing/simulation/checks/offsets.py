@@ -1,4 +1,9 @@
-"""Checks of offsets: dense, never reused, never decreasing, with correct replies (promise I3)."""
+"""Checks of offsets: dense, never reused, never decreasing, with correct replies (promise I3).
+
+A log whose end nobody knows must say so: whoever believes a smaller end loses its position, or
+believes that nothing is left to read. What a server reported that it left out is not judged: views
+of such a partition are split there (``view.log_view``).
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -6,15 +11,13 @@ from itertools import pairwise
 
 from opentalos.testing.simulation.checks.anomaly import Anomaly
 from opentalos.testing.simulation.checks.view.log_view import (
-    CORRUPT,
     LogView,
-    PartitionName,
     blocks_of,
     deleted_topics,
     retained_after,
 )
 from opentalos.testing.simulation.checks.view.reached import Reached
-from opentalos.testing.simulation.history import History, Operation
+from opentalos.testing.simulation.history import CORRUPT, History, Operation, PartitionName
 
 NEVER_S = float("-inf")
 OUT_OF_RANGE = "OffsetOutOfRange"  # prefix of the error text of such a rejection
@@ -99,7 +102,7 @@ def false_out_of_range(view: LogView) -> Iterator[Anomaly]:
 
     Not judged: a damaged log, which cannot know its last blocks.
     """
-    if view.rotten:
+    if view.harmed:
         return
     reached = Reached(view)
     for read in view.refused:
@@ -114,7 +117,7 @@ def false_out_of_range(view: LogView) -> Iterator[Anomaly]:
 
 def unreadable(view: LogView) -> Iterator[Anomaly]:
     """A read was rejected as corrupt although no stored bit was flipped."""
-    if view.rotten:
+    if view.harmed:
         return
     for read in view.refused:
         if read.error.startswith(CORRUPT):
@@ -137,7 +140,7 @@ def going_back(view: LogView) -> Iterator[Anomaly]:
             text = f"{view.describe()}: the start was {start} before: {each}"
             yield Anomaly("start-offset-went-back", text)
         known = max(reached.before(each.began_s), int(each.result["start"]))
-        if int(each.result["next"]) < known and not view.rotten:
+        if int(each.result["next"]) < known and not view.harmed:
             text = f"{view.describe()}: the next offset was {known} before: {each}"
             yield Anomaly("next-offset-went-back", text)
 
@@ -271,3 +274,59 @@ def wrong_lookups(history: History) -> Iterator[Anomaly]:
             kept = max(expected, lookup.result.get("start", expected))
             if lookup.result["offset"] != kept:
                 yield Anomaly("wrong-lookup", f"expected {kept}: {lookup}")
+
+
+def looks_empty(view: LogView) -> Iterator[Anomaly]:
+    """A damaged log answered that it ends before what had been acknowledged or read by then.
+
+    Logs that are not damaged are judged by others: ``next-offset-went-back``, ``stale-read``.
+    """
+    if not view.harmed:
+        return
+    reached = Reached(view)
+    for operation in (*view.ranges, *view.reads, *view.refused, *view.ends):
+        end = _end_by(view, operation)
+        known = reached.before(operation.began_s)
+        if end is not None and end < known:
+            text = f"{view.describe()} had reached {known}, it ends at {end} by {operation}"
+            yield Anomaly("looks-empty", text)
+
+
+def _end_by(view: LogView, operation: Operation) -> int | None:
+    """Where the log ends at most according to a reply; None: it says nothing about that."""
+    if not operation.ok:
+        asked = int(operation.args.get("offset", -1))
+        if asked < 0 or not operation.error.startswith(OUT_OF_RANGE):
+            return None
+        kept = view.keeps or retained_after(view, asked, operation.ended_s)
+        return asked if kept else None
+    if "next" in operation.result:
+        return int(operation.result["next"])
+    blocks, behind = blocks_of(operation), operation.result.get("behind")
+    if blocks:
+        return None if behind is None else blocks[-1][0] + len(blocks[-1][1]) + int(behind)
+    asked = int(operation.args.get("offset", -1))
+    return asked if operation.action == "read" and asked >= 0 else None
+
+
+def offsets_given_twice(view: LogView) -> Iterator[Anomaly]:
+    """Puts of two messages were acknowledged with the same offset, with no cut reported between."""
+    if view.truncated:
+        return
+    first: dict[int, tuple[str, Operation]] = {}
+    puts = {id(put): put for puts in view.attempts.values() for put in puts if _inside(view, put)}
+    for put in sorted(puts.values(), key=lambda each: each.ended_s):
+        message_id = put.args["ids"][0]
+        known, earlier = first.setdefault(int(put.result["offset"]), (message_id, put))
+        if known != message_id:
+            text = f"{view.describe()}: {known} has it by {earlier}, and then: {put}"
+            yield Anomaly("offset-given-twice", text)
+
+
+def _inside(view: LogView, put: Operation) -> bool:
+    return (
+        put.ok
+        and "offset" in put.result
+        and view.began_s <= put.began_s
+        and put.ended_s <= view.ended_s
+    )

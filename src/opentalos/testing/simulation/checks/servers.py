@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from opentalos.testing.simulation.checks.anomaly import Anomaly
 from opentalos.testing.simulation.checks.view.log_view import (
     deleted_topics,
-    flushed_topics,
-    is_rotten,
+    heard_cuts,
     rival_servers,
-    rotten_partitions,
 )
-from opentalos.testing.simulation.history import History, Operation
+from opentalos.testing.simulation.history import (
+    History,
+    Operation,
+    flushed_topics,
+    harmed_partitions,
+    is_harmed,
+)
 
 _SEGMENT = re.compile(r"(?P<log>.+/\d+)/(?P<base>\d+)-(?P<epoch>\d+)\.log")
 HIDDEN = "TopicNotExist"  # the only error that a caller without permission may receive
@@ -24,6 +28,7 @@ REPORTED = (
     "forward-loop",
     "verify-fault",
     "left-behind",
+    "good-file-deleted",
     "journal-left",
     "unanswered",
     "answered-twice",
@@ -37,11 +42,16 @@ def two_writers(history: History) -> Iterator[Anomaly]:
 
     The first commit of a segment does not count: it precedes the manifest change that names the
     segment, so an owner that was just replaced may still make it; it acknowledges no message.
+    Where a store came back older, epochs begin again.
     """
     deleted = {topic.rsplit("#", 1)[-1] for topic in deleted_topics(history)}
     newest: dict[str, tuple[int, str]] = {}
     seen: set[str] = set()
-    for note in history.noted("file-commit"):
+    for note in history.notes:
+        if note.kind == "older":
+            newest.pop(f"{note.args['topic']}/{note.args['partition']}", None)
+        if note.kind != "file-commit":
+            continue
         path = note.args["path"]
         segment = _SEGMENT.fullmatch(path)
         if segment is None or segment["log"].split("/", 1)[0] in deleted:
@@ -60,7 +70,8 @@ def two_writers(history: History) -> Iterator[Anomaly]:
 def false_sequence_gaps(history: History) -> Iterator[Anomaly]:
     """An idempotent producer that left out nothing was rejected with a sequence gap.
 
-    Not judged: flushed topics after a power loss, and replies of one of two stand-alone servers on
+    Not judged: flushed topics after a power loss; partitions of which a server said that it left
+    something out, since their storage was damaged; replies of one of two stand-alone servers on
     one storage about a topic that the other deleted: it still knows the topic and creates its log
     again; producers that were forgotten, if there are more than the bound; batches that were sent
     behind others whose outcome was not known yet.
@@ -69,13 +80,18 @@ def false_sequence_gaps(history: History) -> Iterator[Anomaly]:
     lossy = flushed if history.noted("power-loss") else set()
     rivals = rival_servers(history)
     forgets = any(note.args.get("forgets") for note in history.noted("settings"))
+    cut = set(heard_cuts(history))
     for put in history.of("put"):
         args = put.args
         if args.get("pipelined") or (forgets and FORGOTTEN in put.error):
             continue
         if not args.get("idempotent") or not put.error.startswith("SequenceGap"):
             continue
-        if args["topic"] not in lossy and not _deleted_by_a_rival(history, put, rivals):
+        if (
+            args["topic"] not in lossy
+            and not is_harmed(put, cut)
+            and not _deleted_by_a_rival(history, put, rivals)
+        ):
             yield Anomaly("false-sequence-gap", f"the producer left out nothing: {put}")
 
 
@@ -113,12 +129,12 @@ def tenant_leaks(history: History) -> Iterator[Anomaly]:
 def stuck_partitions(history: History) -> Iterator[Anomaly]:
     """A call failed although every fault had ended and its timeout was long."""
     deleted = deleted_topics(history)
-    rotten = rotten_partitions(history)
+    harmed = harmed_partitions(history)
     for operation in history.operations:
         args = operation.args
         if not args.get("healed") or operation.ok or args.get("topic") in deleted:
             continue
-        if not is_rotten(operation, rotten):
+        if not is_harmed(operation, harmed):
             yield Anomaly("stuck-partition", f"every fault had ended: {operation}")
 
 

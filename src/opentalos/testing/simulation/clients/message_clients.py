@@ -170,7 +170,7 @@ class Client:
         query = GetQuery(topic.resource, partition, offset, messages_max, GET_BYTES)
         result = await self.ask(server, operation, lambda broker: _get(broker, caller, query))
         if result is not None:
-            self.world.recorder.ok(operation, blocks=decode_blocks(result))
+            self.world.recorder.ok(operation, blocks=decode_blocks(result), behind=result.unhandled)
             if result.blocks:
                 reached = result.blocks[-1].next_offset
                 topic.reached[partition] = max(topic.reached.get(partition, 0), reached)
@@ -180,6 +180,12 @@ class Client:
         self, server: SimulatedServer, topic: LiveTopic, partition: int, **args: Any
     ) -> OffsetRange | None:
         """One query of the retained offsets."""
+        return (await self.asked_range(server, topic, partition, **args))[1]
+
+    async def asked_range(
+        self, server: SimulatedServer, topic: LiveTopic, partition: int, **args: Any
+    ) -> tuple[Operation, OffsetRange | None]:
+        """The same, with the operation."""
         operation = self.world.recorder.invoke(
             self.name,
             "range",
@@ -195,7 +201,7 @@ class Client:
         )
         if found is not None:
             self.world.recorder.ok(operation, start=found.start, next=found.next)
-        return found
+        return operation, found
 
 
 async def _get(broker: Broker, caller: Principal, query: GetQuery) -> GetResult:

@@ -1,12 +1,14 @@
-"""Clients of the storage worlds: a neighbour, senders of poison, and changes of durability."""
+"""Clients of the storage worlds: a neighbour, senders of poison, readers of ends, and others."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from opentalos.broker.broker import Broker
+from opentalos.broker.messaging.messages import GetQuery
 from opentalos.broker.values import AttributeChange, Topic
 from opentalos.testing.simulation.clients.message_clients import (
+    GET_BYTES,
     NEIGHBOUR,
     RETRY_S,
     Client,
@@ -15,12 +17,18 @@ from opentalos.testing.simulation.clients.message_clients import (
 )
 from opentalos.testing.simulation.history import Operation
 from opentalos.testing.simulation.stores.troubles import POISONS
+from opentalos.testing.simulation.world.server import SimulatedServer
 from opentalos.testing.simulation.world.world import World
 
 Altering = Coroutine[Any, Any, Topic]
 
 BURST = 12  # blocks that a crowd sends to one partition at once
 CHANGES_FACTOR = 2.0  # think times between two changes of durability
+
+OFFSET_END = -2
+UNKNOWN = -1  # the answer says nothing about the end
+LATER_MS = 86_400_000
+TIME, LAG, LAST, RANGE = "time", "lag", "last", "range"
 
 
 class Neighbour(Producer):
@@ -103,3 +111,64 @@ class DurabilityChanger(Client):
 
 def _alter(topic: LiveTopic, change: AttributeChange) -> Callable[[Broker], Altering]:
     return lambda broker: broker.topics.change_attribute(topic.owner, topic.resource, change)
+
+
+class EndReader(Client):
+    """Asks in every way where a log ends; all must know it, or say that they do not.
+
+    By the offsets, by a time that has not come, by the lag of a group, by a read at the end.
+    """
+
+    def __init__(
+        self, world: World, name: str, groups: Sequence[str], topics: list[LiveTopic]
+    ) -> None:
+        super().__init__(world, name)
+        self.groups, self.topics = groups, topics
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.think(0.5)
+            topic = self.rng.choice(self.topics)
+            partition = self.rng.randrange(topic.partitions)
+            server, by = await self.server(), self.rng.choice([TIME, LAG, LAST, RANGE])
+            if by == RANGE:
+                await self.range(server, topic, partition)
+            else:
+                await self._ask(server, topic, partition, by)
+
+    async def _ask(
+        self, server: SimulatedServer, topic: LiveTopic, partition: int, by: str
+    ) -> None:
+        group = self.rng.choice(self.groups)
+        operation = self.world.recorder.invoke(
+            self.name,
+            "end",
+            topic=topic.resource,
+            partition=partition,
+            by=by,
+            server=server.name,
+        )
+
+        async def end(broker: Broker) -> int:
+            if by == TIME:
+                later_ms = server.clock.wall_ms() + LATER_MS
+                return await broker.messages.offset_at(
+                    topic.owner, topic.resource, partition, later_ms
+                )
+            if by == LAST:
+                query = GetQuery(topic.resource, partition, OFFSET_END, 1, GET_BYTES)
+                found = await broker.messages.get(topic.owner, query)
+                return found.blocks[0].base_offset if found.blocks else UNKNOWN
+            units = await broker.metrics.consume_unit(topic.owner, group, topic.resource)
+            unit = next((each for each in units if each.partition == partition), None)
+            lag = None if unit is None else unit.lag
+            return UNKNOWN if unit is None or lag is None else max(unit.checkpoint + 1, 0) + lag
+
+        following = await self.ask(server, operation, end)
+        if following is None:
+            return
+        if following == UNKNOWN:
+            self.world.recorder.fail(operation, "not known")
+        else:
+            self.world.recorder.ok(operation, next=following)

@@ -5,9 +5,8 @@ from typing import Protocol
 
 from opentalos.broker.admin.stored.log_verify import verify_logs
 from opentalos.broker.broker import Broker
-from opentalos.broker.values import AttributeChange, CheckpointKey, NewTopic, Topic
+from opentalos.broker.values import Topic
 from opentalos.model.errors import TalosError
-from opentalos.model.identity import Principal
 from opentalos.model.names import uuid_of
 from opentalos.testing.simulation.clients.group_clients import Worker
 from opentalos.testing.simulation.clients.message_clients import (
@@ -24,21 +23,32 @@ from opentalos.testing.simulation.clients.message_clients import (
     decode_blocks,
 )
 from opentalos.testing.simulation.clients.records.scene import create_records, record_clients
-from opentalos.testing.simulation.clients.shared_topics import share_with_neighbour, sharing_clients
 from opentalos.testing.simulation.clients.storage_clients import (
     Crowd,
     DurabilityChanger,
+    EndReader,
     Neighbour,
     Poisoner,
 )
 from opentalos.testing.simulation.clients.tables.workload import TableScene
+from opentalos.testing.simulation.clients.topics.admin import GROUPS, Admin
+from opentalos.testing.simulation.clients.topics.shared_topics import sharing_clients
 from opentalos.testing.simulation.clients.usage_audit import UsageAuditor
-from opentalos.testing.simulation.history import Operation
+from opentalos.testing.simulation.history import (
+    CORRUPT,
+    HARMS,
+    Operation,
+    harmed_partitions,
+    is_harmed,
+)
+from opentalos.testing.simulation.stores.damage.rot import rotten_by
 from opentalos.testing.simulation.stores.faults import FileFaults, MetaFaults
 from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
 from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
-from opentalos.testing.simulation.stores.rot import rotten_by
-from opentalos.testing.simulation.stores.stored_journals import journals_with_files
+from opentalos.testing.simulation.stores.stored_journals import (
+    journals_with_files,
+    name_of_journal,
+)
 from opentalos.testing.simulation.world.server import ServerLost, SimulatedServer, UnansweredBug
 from opentalos.testing.simulation.world.world import World
 
@@ -46,11 +56,8 @@ PATIENCE_S = 90.0  # after the faults everything must work again within this tim
 JOURNALS_END_S = 20.0  # the search after a start, the recoveries, and some that are tried again
 SETTLE_S = 5.0  # until every server knows the last change of a topic
 ANSWER_S = 30.0  # until every open call must have a reply
-SIDE_INDEX = ("side index", ".idx")  # in findings; writing one may fail, it is rebuilt
-PARTITIONS_MAX = 3
-GROUPS = ("g1", "g2")
-RETENTION_S = (4, 8, 3_600)  # of a topic, one of these
-RETENTION_BYTES = (2 << 10, 6 << 10)
+FINAL = (CORRUPT, "TopicNotExist")  # errors that no waiting ends
+SIDE_INDEX = ("side index", ".idx")  # words in findings about side indexes
 
 
 class Finding(Protocol):
@@ -62,151 +69,6 @@ class Finding(Protocol):
     def text(self) -> str: ...
     @property
     def file(self) -> str: ...
-
-
-class Admin(Client):
-    """Creates, deletes, recreates, grows and changes topics."""
-
-    def __init__(self, world: World, topics: list[LiveTopic]) -> None:
-        super().__init__(world, "admin")
-        self.topics, self.all_topics = topics, list[LiveTopic]()
-
-    async def create(
-        self, name: str, *, partitions: int, flushed: bool, owner: Principal = OWNER
-    ) -> LiveTopic:
-        """Create a topic; retry while faults prevent it."""
-        attributes = {"durability": "flushed" if flushed else "synced"}
-        if self.rng.random() < 0.4:
-            attributes["retention.bytes"] = str(self.rng.choice(RETENTION_BYTES))
-        new = NewTopic(
-            name=name,
-            partitions=partitions,
-            retention_s=self.rng.choice(RETENTION_S),
-            attributes=attributes,
-        )
-        while True:
-            server = await self.server()
-            try:
-                topic = await server.call(
-                    "create", lambda broker: broker.topics.create_topic(owner, new), timeout_s=6
-                )
-            except (TalosError, ServerLost, UnansweredBug):
-                found = await self._find(server, name, owner)
-                if found is None:
-                    await asyncio.sleep(RETRY_S)
-                    continue
-                topic = found
-            live = LiveTopic(topic.resource, name, topic.partitions, flushed, owner=owner)
-            self.all_topics.append(live)
-            if self.world.config.shared and owner == OWNER:
-                await share_with_neighbour(self, live)
-            self.world.recorder.note(
-                "topic",
-                topic=live.resource,
-                durability=attributes["durability"],
-                retention_s=new.retention_s,
-                retention_bytes=attributes.get("retention.bytes"),
-            )
-            return live
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            await self.think(20)
-            at = self.rng.randrange(len(self.topics))
-            topic = self.topics[at]
-            if topic.owner != OWNER:
-                continue
-            if self.rng.random() < 0.3:
-                topic.deleted = True
-                await self._delete_until_done(topic)
-                self.topics[at] = await self.create(
-                    topic.name,
-                    partitions=self.rng.choice([1, 2]),
-                    flushed=topic.flushed,
-                )
-            elif self.rng.random() < 0.3:
-                await self._reset(topic)
-            else:
-                await self._change(topic)
-
-    async def _reset(self, topic: LiveTopic) -> None:
-        """Reset a group's offset as an operator; the lease holder loses the partition."""
-        server = await self.server()
-        group, partition = self.rng.choice(GROUPS), self.rng.randrange(topic.partitions)
-        offset = self.rng.randint(-1, max(0, topic.reached.get(partition, 0) - 1))
-        operation = self.world.recorder.invoke(
-            self.name,
-            "reset",
-            group=group,
-            topic=topic.resource,
-            partition=partition,
-            offset=offset,
-            server=server.name,
-        )
-        key = CheckpointKey(group, topic.resource, partition)
-
-        async def reset(broker: Broker) -> bool:
-            await broker.consumers.reset_checkpoint(topic.owner, key, offset)
-            return True
-
-        if await self.ask(server, operation, reset):
-            self.world.recorder.ok(operation)
-
-    async def _find(self, server: SimulatedServer, name: str, owner: Principal) -> Topic | None:
-        # A create whose reply was lost may have taken effect, now or a moment later.
-        async def find(broker: Broker) -> Topic:
-            return broker.topics.find_topic(owner, name)
-
-        known = {topic.resource for topic in self.all_topics}
-        try:
-            topic = await server.call("find", find, timeout_s=6)
-        except (TalosError, ServerLost, UnansweredBug):
-            return None
-        return topic if topic.resource not in known else None
-
-    async def _delete_until_done(self, topic: LiveTopic) -> None:
-        while True:
-            if await self._delete(topic):
-                return
-            await asyncio.sleep(RETRY_S)
-
-    async def _delete(self, topic: LiveTopic) -> bool:
-        server = await self.server()
-        operation = self.world.recorder.invoke(
-            self.name, "delete", topic=topic.resource, server=server.name
-        )
-
-        async def delete(broker: Broker) -> bool:
-            await broker.topics.delete_topic(OWNER, topic.resource)
-            return True
-
-        if await self.ask(server, operation, delete):
-            self.world.recorder.ok(operation)
-        return operation.ok or operation.error.startswith("TopicNotExist")
-
-    async def _change(self, topic: LiveTopic) -> None:
-        server = await self.server()
-        partitions = topic.partitions + self.rng.choice([-1, 0, 1])
-        changes = partitions != topic.partitions and 1 <= partitions <= PARTITIONS_MAX
-        change = AttributeChange(
-            partitions=partitions if changes else None,
-            retention_s=self.rng.choice(RETENTION_S),
-        )
-        operation = self.world.recorder.invoke(
-            self.name, "alter", topic=topic.resource, retention_s=change.retention_s
-        )
-        try:
-            changed = await server.call(
-                "change",
-                lambda broker: broker.topics.change_attribute(OWNER, topic.resource, change),
-                timeout_s=6,
-            )
-        except (TalosError, ServerLost, UnansweredBug) as error:
-            self.record_failure(operation, error)
-            return
-        self.world.recorder.ok(operation)
-        topic.partitions = changed.partitions
 
 
 class Auditor(Client):
@@ -242,8 +104,8 @@ class Auditor(Client):
         await world.crash()
         former = journals_with_files(world.disk.files)
         await world.start_server()
-        damaged = world.disk.rotten_journals or world.disk.resurrected
-        if damaged or any(map(world.recorder.history.noted, ("rot", "usurped"))) or not former:
+        damaged = world.disk.damaged_journals or world.disk.resurrected
+        if damaged or any(map(world.recorder.history.noted, (*HARMS, "usurped"))) or not former:
             return
         await asyncio.sleep(JOURNALS_END_S)
         left = journals_with_files(world.disk.files)
@@ -284,11 +146,14 @@ class Auditor(Client):
         files = FaultyFileStore(world.disk, process, FileFaults())
         meta = FaultyMetaStore(world.disk, process, MetaFaults())
         history = world.recorder.history
-        for path in world.disk.rotten_journals:
+        for path, kind in world.disk.damaged_journals.items():
             for found in rotten_by(world.disk, path):  # also those that named it later
-                world.recorder.note("rot", **found._asdict())
-        excused = [note.args["topic"] for note in history.noted("rot")]
-        excused += [*SIDE_INDEX, *(path.split("/")[1] for path in world.disk.rotten_journals)]
+                world.recorder.note(kind, **found._asdict())
+        for text in world.damages.good.missing():
+            world.recorder.note("good-file-deleted", text=text)
+        excused = [note.args["topic"] for kind in HARMS for note in history.noted(kind)]
+        excused += map(name_of_journal, world.disk.damaged_journals)
+        excused += SIDE_INDEX  # writing one may fail; it is rebuilt when needed
         excused += list(world.disk.resurrected)
         if history.noted("usurped"):
             # A stand-alone server assumes that no other one deletes topics: its guard asks no one.
@@ -322,25 +187,39 @@ class Auditor(Client):
         until_s = self.world.loop.time() + PATIENCE_S
         while True:
             late = self.world.loop.time() > until_s
-            if await self.probe_once(await self.server(), topic, partition, late) or late:
+            put = await self._put_probe(await self.server(), topic, partition, late)
+            if put.ok or late or self._refuses(put):
                 return
             await asyncio.sleep(RETRY_S)
 
-    async def probe_once(
-        self, server: SimulatedServer, topic: LiveTopic, partition: int, late: bool = False
-    ) -> bool:
+    async def probe_once(self, server: SimulatedServer, topic: LiveTopic, partition: int) -> bool:
+        """One put."""
+        return (await self._put_probe(server, topic, partition, late=False)).ok
+
+    async def _put_probe(
+        self, server: SimulatedServer, topic: LiveTopic, partition: int, late: bool
+    ) -> Operation:
         """One put, which must succeed if it is ``late``."""
         self._number += 1
         blocks = [self.block([f"probe.{self._number}"])]
-        put = await self.put(server, topic, partition, blocks, **({"healed": True} if late else {}))
-        return put.ok
+        args = {"healed": True} if late else {}
+        return await self.put(server, topic, partition, blocks, **args)
+
+    def _refuses(self, operation: Operation) -> bool:
+        """Whether a damaged partition refuses to answer, as it will until it is repaired.
+
+        An older catalogue may have lost its topic.
+        """
+        if not self.world.config.keeps or not any(each in operation.error for each in FINAL):
+            return False
+        return is_harmed(operation, harmed_partitions(self.world.recorder.history))
 
     async def _read_partition(self, topic: LiveTopic, partition: int) -> None:
         until_s = self.world.loop.time() + PATIENCE_S
         while True:
             late = self.world.loop.time() > until_s
             operation = await self._read_once(topic, partition, late)
-            if operation.ok or late:
+            if operation.ok or late or self._refuses(operation):
                 return
             await asyncio.sleep(RETRY_S)
 
@@ -353,7 +232,7 @@ class Auditor(Client):
     async def _read_once(self, topic: LiveTopic, partition: int, late: bool) -> Operation:
         server = await self.server()
         args = {"healed": True} if late else {}
-        found = await self.range(server, topic, partition, **args)
+        asked, found = await self.asked_range(server, topic, partition, **args)
         operation = self.world.recorder.invoke(
             self.name,
             "read",
@@ -364,7 +243,7 @@ class Auditor(Client):
             **args,
         )
         if found is None:
-            self.world.recorder.fail(operation, "no range")
+            self.world.recorder.fail(operation, f"no range: {asked.error}")
             return operation
         blocks: list[tuple[int, list[str | None]]] = []
         times: list[tuple[int, int]] = []
@@ -446,6 +325,8 @@ async def _storage_clients(
         clients += sharing_clients(world, GROUPS, topics)
     if config.records:
         clients += record_clients(world, records, topics)
+    if config.keeps:
+        clients += [EndReader(world, f"ends{n}", GROUPS, topics) for n in range(2)]
     if config.crowded:
         clients += [Crowd(world, f"crowd{n}", topics) for n in range(2)]
     if config.changed:

@@ -8,7 +8,12 @@ from opentalos.broker.cluster.records import LeavingKind, LeavingRecord
 from opentalos.testing.simulation.cluster.network import ANY_PLACE, FILES, META, ROWS, Way
 from opentalos.testing.simulation.cluster.world import ClusterWorld
 from opentalos.testing.simulation.stores.disk import CAPACITY_BYTES
-from opentalos.testing.simulation.world.world import DOWN_S, FULL_ROOM_BYTES, TICK_S
+from opentalos.testing.simulation.world.world import (
+    DAMAGE_AFTER_S,
+    DOWN_S,
+    FULL_ROOM_BYTES,
+    TICK_S,
+)
 
 EVENTS_AT_ONCE = 4
 RUNNING_MIN = 2  # hosts that must remain when one leaves permanently
@@ -58,6 +63,8 @@ class Nemesis:
             (faults.clock_jump, self._jump),
             (faults.disk_full, self._fill_disk),
         ]
+        if faults.older_meta:  # all other worlds draw the same numbers as without
+            events.append((faults.older_meta, self._older))
         until_s = world.loop.time() + world.config.chaos_s
         world.disk.kills.armed = True
         while world.loop.time() < until_s:
@@ -192,6 +199,16 @@ class Nemesis:
 
     async def _power_loss(self) -> None:
         await self._restart_all(self._world.lose_power_everywhere)
+
+    async def _older(self) -> None:
+        """The coordination service is restored from a snapshot, while no server runs."""
+        await self._restart_all(self._go_back)
+
+    async def _go_back(self) -> None:
+        world = self._world
+        await world.crash_all()
+        await asyncio.sleep(world.cluster_config.session_s + DAMAGE_AFTER_S)
+        world.damages.go_back(whole=True)
 
     async def _restart_all(self, down: Event) -> None:
         if self._busy:

@@ -14,6 +14,7 @@ from opentalos.testing.simulation.stores.faults import (
     MetaFaults,
     RowFaults,
 )
+from opentalos.testing.simulation.world.limits import LOG_LIMITS
 
 # The coordination service is away for several sessions, while servers crash and lose their files.
 OUTAGE = ClusterConfig(
@@ -46,6 +47,24 @@ ASSIGNED_MEMBERS = replace(
     cluster=ClusterFaults(crash=0.15, restart=0.1, pause=0.2, cut_meta=0.1, join=0.1),
 )
 
+# ZooKeeper is restored from a snapshot while no server runs.
+OLDER_COORDINATION = ClusterConfig(
+    keeps=True,
+    metered=0.0,
+    tabled=0.0,
+    chaos_s=16.0,
+    log=replace(LOG_LIMITS, merge_segments_min=0),
+    files=FileFaults(),
+    meta=MetaFaults(),
+    rows=RowFaults(),
+    cluster=ClusterFaults(older_meta=0.15, crash=0.1),
+)
+
 CLUSTER_WORLDS: Mapping[str, ClusterConfig] = MappingProxyType(
-    {"outage": OUTAGE, "moved-records": MOVED_RECORDS, "assigned-members": ASSIGNED_MEMBERS}
+    {
+        "outage": OUTAGE,
+        "moved-records": MOVED_RECORDS,
+        "assigned-members": ASSIGNED_MEMBERS,
+        "older-coordination": OLDER_COORDINATION,
+    }
 )

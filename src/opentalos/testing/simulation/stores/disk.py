@@ -35,6 +35,7 @@ T = TypeVar("T")
 PAGE_BYTES = 512  # a sector, the smallest unit that real disks lose
 CAPACITY_BYTES = 1 << 30
 SEGMENT_SUFFIX = ".log"
+ASIDE = "aside/"  # copies of segments, see log/manifest/aside.py
 WATCHED_SUFFIXES = (SEGMENT_SUFFIX, ".jnl")  # segments, and files of journals
 ENTRY_S = 5.0  # a delete so long ago is durable
 
@@ -99,7 +100,7 @@ class SimulatedDisk:
         self.troubles = Troubles(loop, troubles or random.Random(0))
         self.entries_undone = 0.0  # see FileFaults
         self.resurrected: dict[str, None] = {}  # files whose deletion a power loss undid
-        self.rotten_journals: dict[str, None] = {}  # files of journals with a flipped bit
+        self.damaged_journals: dict[str, str] = {}  # files of journals, with what happened
         self._deleted: list[tuple[float, str, SimulatedFile]] = []
         self._context: Context = copy_context()
 
@@ -202,7 +203,9 @@ class SimulatedDisk:
         paths = [
             path
             for path, file in self.files.items()
-            if path.endswith(suffix) and min(file.before_last_bytes, file.synced_bytes) > 0
+            if path.endswith(suffix)
+            and not path.startswith(ASIDE)
+            and min(file.before_last_bytes, file.synced_bytes) > 0
         ]
         if not paths:
             return None

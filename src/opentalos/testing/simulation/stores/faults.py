@@ -136,6 +136,10 @@ class WorldFaults(_Faults):
     step_days: float = 0.0  # the wall clock is set days wrong, and right up to ``wrong_s`` later
     exhausted: float = 0.0  # no threads or descriptors for up to ``exhausted_s``
     hanging: float = 0.0  # a quarter of the partitions hangs for up to ``hanging_s``
+    # Of these a server ends, by a crash or cleanly, and the next one starts on the damage.
+    older_meta: float = 0.0  # the last changes of the meta store are undone
+    shorter: float = 0.0  # a file of any kind is emptied, or cut within a block
+    record_rot: float = 0.0  # a bit of a stored record flips
     wrong_s: float = 5.0
     exhausted_s: float = 3.0
     hanging_s: float = 14.0
@@ -175,6 +179,7 @@ class ClusterFaults(_Faults):
     meta_down: float = 0.0  # no server reaches it
     all_down: float = 0.0
     power_loss: float = 0.0  # everywhere: everything unsynced is lost
+    older_meta: float = 0.0  # all servers end and start, and the last changes are undone; not drawn
     clock_jump: float = 0.0  # of one server's wall time, up to ``clock_jump_s`` either way
     disk_full: float = 0.0
     pause_s: float = 6.0

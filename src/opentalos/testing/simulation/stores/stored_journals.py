@@ -19,7 +19,7 @@ _NAME, _GROUP = 1, 2
 _EXTRAS_BYTES = 15  # index of the field
 _CRC_BYTES = 4  # at the start of a block, over all that follows
 _MARKER = 8  # position in a block, of the seed
-_SEED = slice(12, 16)  # in the header of a file
+SEED = slice(12, 16)  # in the header of a file
 
 
 def name_of_journal(path: str) -> str:
@@ -50,12 +50,12 @@ def laid_over(segments: dict[str, bytes], journals: Iterable[bytes]) -> dict[str
 def _records(content: bytes) -> Iterable[tuple[int, int, int, bytes]]:
     if len(content) < SEGMENT_HEADER_BYTES:
         return
-    marker = content[_SEED]
+    marker = content[SEED]
     at = SEGMENT_HEADER_BYTES
     # A power loss may have taken pages of a frame whose sync had not ended.
     while (found := content.find(marker, at + _MARKER)) >= 0:
         at = found - _MARKER
-        end = _whole_end(content, at, int.from_bytes(marker, "big"))
+        end = whole_end(content, at, int.from_bytes(marker, "big"))
         if not end:
             at += 1
             continue
@@ -67,8 +67,8 @@ def _records(content: bytes) -> Iterable[tuple[int, int, int, bytes]]:
             at += count_bytes
 
 
-def _whole_end(content: bytes, at: int, seed: int) -> int:
-    """Where the frame at this position ends; 0: it is none, or not whole."""
+def whole_end(content: bytes, at: int, seed: int) -> int:
+    """Where the block or frame at this position ends; 0: it is none, or not whole."""
     if at + BLOCK_HEADER.size > len(content):
         return 0
     crc, size = BLOCK_HEADER.unpack_from(content, at)[:2]

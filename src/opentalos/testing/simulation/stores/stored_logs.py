@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from opentalos.adapters.memory import MemoryStorage
+from opentalos.adapters.memory.storage import StoredRecord
 
 Partition = tuple[str, int]  # topic uuid, partition
-_MANIFESTS = "log/"
+MANIFESTS = "log/"
 SEGMENT_MAGIC = b"\x89TALOSEG"
 SEGMENT_HEADER_BYTES = 64
 BLOCK_HEADER = struct.Struct(">IIIIQQQqqQIqBBHHH")  # see log/segment/format.py
@@ -55,16 +56,28 @@ class WatchedRecords(MemoryStorage):
         self.claimed: Callable[[Partition], None] = lambda partition: None
         self._starts: dict[Partition, int] = {}
         self.moved: Callable[[Partition, int], None] = lambda partition, start: None
+        self.watched: Callable[[str], None] = lambda path: None
+
+    def put_back(self, path: str, stored: StoredRecord | None) -> None:
+        """The store came back older: the record is what it was before; None: it was not there."""
+        if stored is None:
+            self.records.pop(path, None)
+        else:
+            self.records[path] = stored
+        key = partition_of(path)
+        if key is not None:
+            self._epochs.pop(key, None)
+        super().record_changed(path)
 
     def record_changed(self, path: str) -> None:
         """See MemoryStorage; called with each change that was applied."""
         super().record_changed(path)
+        self.watched(path)
         stored = self.records.get(path)
-        if stored is None or not path.startswith(_MANIFESTS):
+        key = partition_of(path)
+        if stored is None or key is None:
             return
-        _, topic_uuid, partition = path.split("/")
         manifest: dict[str, Any] = json.loads(stored.record.value)
-        key = (topic_uuid, int(partition))
         known = self.sealed.setdefault(key, {})
         if manifest["epoch"] < self._epochs.get(key, 0):
             return  # a server that does not know of a deletion created the record again
@@ -83,6 +96,14 @@ class WatchedRecords(MemoryStorage):
                 self.unsealed[key] = (base, epoch, number)
             elif not _merged(known, base, next_offset, number):
                 known[_Sealed(base, epoch, next_offset, file_bytes, number)] = None
+
+
+def partition_of(path: str) -> Partition | None:
+    """Whose manifest a record is; None: it is none."""
+    if not path.startswith(MANIFESTS):
+        return None
+    _, topic_uuid, partition = path.split("/")
+    return topic_uuid, int(partition)
 
 
 def _merged(known: dict[_Sealed, None], base: int, next_offset: int, number: int) -> bool:
@@ -110,15 +131,18 @@ def stored_logs(records: WatchedRecords, files: dict[str, bytes]) -> Iterator[St
     for key, segments in records.sealed.items():
         blocks: list[CommittedBlock] = []
         for segment in sorted(segments):
-            content = files.get(_path(key, segment.base_offset, segment.epoch, segment.number), b"")
+            content = files.get(
+                file_of(key, segment.base_offset, segment.epoch, segment.number), b""
+            )
             blocks += _blocks(content[: segment.file_bytes])
         last = records.unsealed.get(key)
         if last is not None:
-            blocks += _blocks(files.get(_path(key, *last), b""))
+            blocks += _blocks(files.get(file_of(key, *last), b""))
         yield StoredLog(key, blocks, last is None)
 
 
-def _path(key: Partition, base_offset: int, epoch: int, number: int) -> str:
+def file_of(key: Partition, base_offset: int, epoch: int, number: int = 0) -> str:
+    """The file of a segment that a manifest names."""
     name = f"n{number}" if number else f"{base_offset:020d}"
     return f"{key[0]}/{key[1]}/{name}-{epoch}.log"
 

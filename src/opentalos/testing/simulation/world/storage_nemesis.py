@@ -10,9 +10,9 @@ from typing import Protocol
 
 from opentalos.testing.simulation.history import Recorder
 from opentalos.testing.simulation.loop import SimulationLoop
+from opentalos.testing.simulation.stores.damage.rot import flip_anywhere, rotten_by
 from opentalos.testing.simulation.stores.disk import SimulatedDisk
 from opentalos.testing.simulation.stores.faults import WorldFaults
-from opentalos.testing.simulation.stores.rot import flip_anywhere, rotten_by
 
 TICK_S = 0.5  # mean time between two draws
 DAY_MS = 86_400_000

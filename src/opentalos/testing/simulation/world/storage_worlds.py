@@ -18,7 +18,8 @@ from opentalos.testing.simulation.stores.faults import (
     WorldFaults,
 )
 from opentalos.testing.simulation.world.bounds import Bounds
-from opentalos.testing.simulation.world.world import LOG_LIMITS, NOISE, TEXT, ZEROS, WorldConfig
+from opentalos.testing.simulation.world.limits import LOG_LIMITS
+from opentalos.testing.simulation.world.world import NOISE, TEXT, ZEROS, WorldConfig
 
 _QUIET = WorldConfig(
     metered=0.0,
@@ -144,6 +145,25 @@ RECORDS = replace(
     world=WorldFaults(process_crash=0.15, power_loss=0.1, usurped=0.05, stop=0.05),
 )
 
+# What is stored comes back older, shorter or with a flipped bit. Nothing is ever deleted, so that
+# whatever a manifest has named must stay.
+_KEEPS = replace(
+    _QUIET,
+    keeps=True,
+    partitions=3,
+    filler_bytes_max=400,
+    log=replace(LOG_LIMITS, merge_segments_min=0),
+)
+OLDER = replace(_KEEPS, world=WorldFaults(older_meta=0.15, process_crash=0.15, stop=0.05))
+SHORTER = replace(_KEEPS, world=WorldFaults(shorter=0.15, process_crash=0.15, stop=0.05))
+RECORD_ROT = replace(_KEEPS, world=WorldFaults(record_rot=0.2, process_crash=0.1, stop=0.05))
+
+
+def _unmarked(config: WorldConfig) -> WorldConfig:
+    """Without end marks, as on HDFS."""
+    return replace(config, log=replace(config.log, end_mark_ms=0))
+
+
 STORAGE_WORLDS: Mapping[str, WorldConfig] = MappingProxyType(
     {
         "rot": ROT,
@@ -159,5 +179,10 @@ STORAGE_WORLDS: Mapping[str, WorldConfig] = MappingProxyType(
         "shared": SHARED,
         "replicas": REPLICAS,
         "records": RECORDS,
+        "older": OLDER,
+        "older-unmarked": _unmarked(OLDER),
+        "shorter": SHORTER,
+        "shorter-unmarked": _unmarked(SHORTER),
+        "record-rot": RECORD_ROT,
     }
 )

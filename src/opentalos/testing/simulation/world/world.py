@@ -16,13 +16,14 @@ virtual seconds. ``heal`` ends all faults and leaves one running server; from th
 to succeed. Each actor draws from its own generator (``rng``), so one actor's draws never change
 those of another, and a seed always gives the same history.
 
-``WorldConfig`` has small limits, so that segments roll, seal and expire within seconds.
+``WorldConfig`` has small limits (``limits``), so that segments roll, seal and expire in seconds.
 """
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 
 from opentalos.broker.broker import BrokerConfig
 from opentalos.model.errors import TalosError
@@ -52,6 +53,8 @@ from opentalos.testing.simulation.stores.kills import Kill, Kills, draw_kills
 from opentalos.testing.simulation.stores.stored_logs import Partition
 from opentalos.testing.simulation.world.bounds import Bounds, small_bounds
 from opentalos.testing.simulation.world.clock import SimulatedClock
+from opentalos.testing.simulation.world.damages import Damages
+from opentalos.testing.simulation.world.limits import LOG_LIMITS, SDS_LIMITS, draw_quota
 from opentalos.testing.simulation.world.metered import metering_of, note_moves, note_reads
 from opentalos.testing.simulation.world.server import (
     ENCRYPTION,
@@ -70,57 +73,11 @@ STARTS_MAX = 100  # attempts to start a server before the world gives up
 START_PAUSE_S = 0.2  # between two attempts
 TICK_S = 0.5  # mean time between two draws of the nemesis
 DOWN_S = 2.0  # maximum time that a crashed server stays down
+DAMAGE_AFTER_S = 0.1  # a server's end: its last calls have reached the stores
 ZOMBIE_S = 6.0  # maximum lifetime of a resumed former server
 FULL_ROOM_BYTES = 8 << 10  # maximum free space of a full disk
-TIGHT_QUOTA = 0.2  # probability that a seed has a low put quota
 SKEW_MS = 200  # between servers' clocks
 TEXT, ZEROS, NOISE = "text", "zeros", "noise"  # kinds of payloads
-
-LOG_LIMITS = LogLimits(
-    group_blocks_max=8,
-    segment_bytes_max=2 << 10,
-    segment_age_max_s=6.0,
-    segments_open_max=4,
-    idle_seal_s=3.0,
-    index_interval_bytes=512,
-    tail_cache_bytes_max=8 << 10,
-    recover_deadline_s=3.0,
-    merge_segments_min=3,
-    retention_interval_s=1.0,
-    delete_grace_s=2.0,
-    clock_disagree_max_s=60.0,
-    space_reserve_bytes=2 << 10,
-)
-
-JOURNAL_BYTES_MAX = 8 << 10
-
-
-def with_journal(limits: LogLimits) -> LogLimits:
-    """The same with a journal, so small that it is trimmed all the time."""
-    return replace(limits, journal="on", journal_bytes_max=JOURNAL_BYTES_MAX)
-
-
-FILES_OPEN_MAX = 2
-
-
-def with_late_segments(limits: LogLimits, seed: int) -> LogLimits:
-    """Half of the seeds with a journal make a segment's file only when it is written to."""
-    if not limits.journaled or limits.journal_files_open_max or seed % 2:
-        return limits
-    return replace(limits, journal_files_open_max=FILES_OPEN_MAX)
-
-
-SDS_LIMITS = SdsLimits(
-    group_rows_max=4,
-    waiting_max=40,
-    pending_entries_max=60,
-    refused_max_s=4.0,
-    write_deadline_s=6.0,
-    settle_s=20.0,  # a zombie may pause, resume, live and have a late write, some seconds each
-    opened_scan_interval_s=1.0,
-    pending_scan_interval_s=4.0,
-    idle_close_s=5.0,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +127,7 @@ class WorldConfig:
     encrypted: bool = False  # whether messages and rows are encrypted at rest
     producers: int = 2  # idempotent ones
     changed: bool = False  # whether the durability of topics is changed
+    keeps: bool = False  # whether nothing is ever deleted: no topic, nothing by retention
     neighbour: bool = False  # whether another tenant has a topic without faults
     shared: bool = False  # whether it was granted the owner's topics, and uses the same names
     records: bool = False  # whether Kafka's producers have a topic, and beginnings are deleted
@@ -206,7 +164,7 @@ class World:
             meta=self.config.meta or MetaFaults.draw(rng),
             rows=self.config.rows or RowFaults.draw(rng),
         )
-        self.quota = self.config.quota or _draw_quota(self.rng("quota"))
+        self.quota = self.config.quota or draw_quota(self.rng("quota"))
         self.faults = self.config.world or WorldFaults.draw(rng)
         self.metered = self.rng("metering").random() < self.config.metered
         self.tabled = self.rng("tables").random() < self.config.tabled
@@ -215,6 +173,7 @@ class World:
         self.current: SimulatedServer | None = None
         self.zombies: list[SimulatedServer] = []
         self._servers: list[SimulatedServer] = []
+        self.damages = Damages(self, self.rng("damages"))
         self._jump_ms = self._wrong_ms = 0  # the second by the storage nemesis
         self._folders: Callable[[], tuple[str, list[str]]] = lambda: ("", [])
         self._nemesis = self.rng("nemesis")
@@ -240,12 +199,13 @@ class World:
                 fair_s=config.fair_s,
                 isolates=config.isolates,
                 retention=config.judge_retention,
+                keeps=config.keeps,
                 clock_wrong_s=config.log.clock_disagree_max_s,
                 forgets=config.bounds is not None and not config.shared,
             )
             await scenario(self)
 
-        with witness_errors(self._truncated) as witness, self._bounds:
+        with witness_errors(self.damages.hear) as witness, self._bounds:
             try:
                 self.loop.run(main())
             except (SimulationDeadlock, SimulationRunaway) as error:
@@ -277,18 +237,22 @@ class World:
         """Start a server; retry while faults prevent it. Raises: ServerLost."""
         error: Exception | None = None
         for _ in range(STARTS_MAX):
-            server = self._new_server(name)
-            self.current = server
-            try:
-                await server.start()
-            except (TalosError, ServerLost, UnansweredBug) as failure:
-                error = failure
-                self._end_process(server)
-                await asyncio.sleep(START_PAUSE_S)
-                continue
-            self.recorder.note("started", server=server.name)
-            return server
+            error = await self._try_start(name)
+            if error is None and self.current is not None:
+                return self.current
+            await asyncio.sleep(START_PAUSE_S)
         raise ServerLost(f"no server started in {STARTS_MAX} attempts: {error!r}")
+
+    async def _try_start(self, name: str = "s1") -> Exception | None:
+        """Make a server the current one; None: it runs."""
+        server = self.current = self._new_server(name)
+        try:
+            await server.start()
+        except (TalosError, ServerLost, UnansweredBug) as failure:
+            self._end_process(server)
+            return failure
+        self.recorder.note("started", server=server.name)
+        return None
 
     async def crash(self, *, power: bool = False) -> None:
         """Crash the current server, or every server in a power loss."""
@@ -376,6 +340,7 @@ class World:
             (faults.clock_jump, self._jump),
             (faults.disk_full, self._fill_disk),
             (faults.rot, self._rot),
+            *self._damaging(),
         ]
         self.disk.kills.armed = True
         while self.loop.time() < until_s:
@@ -400,6 +365,30 @@ class World:
                 self._end_process(server)
         if self.current is None or not self.current.ready:
             await self.crash()
+            await self.start_server()
+
+    def _damaging(self) -> list[tuple[float, Callable[[], Awaitable[None]]]]:
+        """Only those that a world has, so that all others draw the same numbers as without."""
+        faults, damages = self.faults, self.damages
+        found: list[tuple[float, Callable[[], None]]] = [
+            (faults.older_meta, damages.go_back),
+            (faults.shorter, damages.shorten),
+            (faults.record_rot, damages.flip),
+        ]
+        return [(each[0], partial(self._damage_and_start, each[1])) for each in found if each[0]]
+
+    async def _damage_and_start(self, damage: Callable[[], None]) -> None:
+        """A server ends, by a crash or cleanly, and the next one starts on the damage.
+
+        A record that keeps it from starting is named, and repaired.
+        """
+        await (self.crash() if self._nemesis.random() < 0.5 else self.stop_server())
+        await asyncio.sleep(DAMAGE_AFTER_S)
+        damage()
+        await asyncio.sleep(self._nemesis.random() * DOWN_S)
+        error = await self._try_start()
+        if error is not None:
+            self.damages.repair(error)
             await self.start_server()
 
     async def _down(self) -> None:
@@ -480,9 +469,6 @@ class World:
     def _claimed(self, partition: Partition) -> None:
         self.recorder.note("opening", topic=partition[0], partition=partition[1])
 
-    def _truncated(self, topic_uuid: str, partition: int) -> None:
-        self.recorder.note("truncated", topic=topic_uuid, partition=partition)
-
     def _observe(self, event: DiskEvent) -> None:
         if event.kind in ("file-commit", "recover-refused"):
             self.recorder.note(event.kind, path=event.path, process=event.process)
@@ -492,9 +478,3 @@ class World:
                 self.recorder.note(
                     "too-many-files", process=event.process, count=event.length, most=files_max
                 )
-
-
-def _draw_quota(rng: random.Random) -> QuotaLimits:
-    if rng.random() < TIGHT_QUOTA:
-        return QuotaLimits(topic_put_requests_per_s=rng.randint(1, 4), throttle_max_s=1.0)
-    return QuotaLimits()

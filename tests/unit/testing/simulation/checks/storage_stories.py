@@ -170,7 +170,8 @@ def refused_as_damaged(tale: Tale) -> None:
     put_at(tale, "a", 0)
     put_at(tale, "b", 1)
     tale.refuse("put", "CorruptLog: acknowledged below offset 2", ids=["c"])
-    tale.final(0, "a")
+    tale.refuse("range", "CorruptLog: acknowledged below offset 2")
+    tale.read(0, "a")
 
 
 def cut_as_damaged_and_continued(tale: Tale) -> None:
@@ -209,6 +210,93 @@ def flushed_and_lost_after_a_change(tale: Tale) -> None:
     tale.note("power-loss")
     put_at(tale, "b", 0)
     tale.final(0, "b")
+
+
+# --- where a damaged log ends ---------------------------------------------------------------------
+
+
+def damaged(tale: Tale, kind: str = "older") -> None:
+    """The storage of a log with two messages comes back damaged."""
+    put_at(tale, "a", 0)
+    put_at(tale, "b", 1)
+    tale.note(kind, topic="t", partition=0, path="log/t/0")
+
+
+def given_twice(tale: Tale) -> None:
+    damaged(tale)
+    put_at(tale, "c", 1)
+
+
+def given_twice_although_proven(tale: Tale) -> None:
+    damaged(tale)
+    tale.note("set-aside", topic="t", partition=0, proven=True)
+    put_at(tale, "c", 1)
+
+
+def given_twice_and_another_log_was_cut(tale: Tale) -> None:
+    damaged(tale)
+    tale.note("truncated", topic="t", partition=1)
+    put_at(tale, "c", 1)
+
+
+def given_twice_after_a_reported_cut(tale: Tale) -> None:
+    damaged(tale)
+    tale.note("set-aside", topic="t", partition=0)
+    put_at(tale, "c", 1)
+    tale.final(0, "a", "c")
+
+
+def given_once_more_after_a_refusal(tale: Tale) -> None:
+    damaged(tale)
+    tale.refuse("put", "CorruptLog: the manifest is older", ids=["c"])
+    put_at(tale, "d", 2)
+    tale.final(0, "a", "b", "d")
+
+
+def range_ends_early(tale: Tale) -> None:
+    damaged(tale)
+    tale.range(0, 1)
+
+
+def read_finds_nothing(tale: Tale) -> None:
+    damaged(tale, "shorter")
+    tale.read(1)
+
+
+def read_is_out_of_range(tale: Tale) -> None:
+    settings(tale, keeps=True)
+    damaged(tale, "rot")
+    tale.refuse("read", "OffsetOutOfRange: 0 to 0", offset=1)
+
+
+def read_has_nothing_behind(tale: Tale) -> None:
+    damaged(tale)
+    tale.ok(tale.begin("read", process="c", offset=0), blocks=[[0, ["a"]]], behind=0)
+
+
+def lag_ends_early(tale: Tale) -> None:
+    damaged(tale)
+    tale.ok(tale.begin("end", process="c", by="lag"), next=1)
+
+
+def end_is_not_known(tale: Tale) -> None:
+    damaged(tale)
+    tale.refuse("range", "CorruptLog: the manifest is older")
+    tale.refuse("end", "not known", by="lag")
+    tale.ok(tale.begin("read", process="c", offset=0), blocks=[[0, ["a"]]], behind=None)
+    tale.refuse("read", "CorruptLog: acknowledged below offset 2", offset=1)
+
+
+def ends_where_a_cut_was_reported(tale: Tale) -> None:
+    damaged(tale, "shorter")
+    tale.note("tail-cut", topic="t", partition=0)
+    tale.range(0, 1)
+    tale.final(0, "a")
+
+
+def file_is_gone(tale: Tale) -> None:
+    damaged(tale)
+    tale.note("good-file-deleted", text="t/0/0-1.log: nothing has its messages at 1")
 
 
 # --- retention ----------------------------------------------------------------------------------
@@ -301,4 +389,24 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
             dropped_by_a_clock_that_counts_as_right,
         ],
     ),
+    "offset-given-twice": (
+        [
+            offset_used_again,
+            given_twice,
+            given_twice_although_proven,
+            given_twice_and_another_log_was_cut,
+        ],
+        [given_twice_after_a_reported_cut, given_once_more_after_a_refusal],
+    ),
+    "looks-empty": (
+        [
+            range_ends_early,
+            read_finds_nothing,
+            read_is_out_of_range,
+            read_has_nothing_behind,
+            lag_ends_early,
+        ],
+        [end_is_not_known, ends_where_a_cut_was_reported],
+    ),
+    "good-file-deleted": ([file_is_gone], [end_is_not_known]),
 }

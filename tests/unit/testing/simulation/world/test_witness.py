@@ -6,7 +6,7 @@ import pytest
 
 from opentalos.model.errors import StoreUnavailable
 from opentalos.testing.simulation.checks.checker import check
-from opentalos.testing.simulation.world.witness import witness_errors
+from opentalos.testing.simulation.world.witness import Heard, heard_in, witness_errors
 from opentalos.testing.simulation.world.world import World
 
 _log = logging.getLogger("opentalos.somewhere")
@@ -43,3 +43,26 @@ def test_nothing_is_logged_meanwhile_and_everything_after(
     assert not caplog.records
     _log.error("heard again")
     assert [record.getMessage() for record in caplog.records] == ["heard again"]
+
+
+@pytest.mark.parametrize(
+    ("line", "heard"),
+    [
+        (
+            "log-tail-cut: topic u partition 2: a crash left 9 bytes of the last group",
+            Heard("tail-cut", "u", 2),
+        ),
+        (
+            "log-truncated: topic u partition 0: flushed messages from offset 7 to 9 were lost",
+            Heard("truncated", "u", 0, offset=7),
+        ),
+        ("log-tail-cut: journal s1-3: torn", Heard("tail-cut", journal="s1-3")),
+        (
+            "log-set-aside: u/1/00000000000000000004-2.log: nothing proves",
+            Heard("set-aside", "u", 1, path="u/1/00000000000000000004-2.log"),
+        ),
+        ("log-closed: topic u partition 2: idle", None),
+    ],
+)
+def test_what_a_log_continues_without_is_heard(line: str, heard: Heard | None) -> None:
+    assert heard_in(line) == heard

@@ -6,13 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from opentalos.testing.simulation.checks.anomaly import Anomaly
-from opentalos.testing.simulation.checks.view.log_view import (
-    LogView,
-    PartitionName,
-    deleted_topics,
-    rival_servers,
-)
-from opentalos.testing.simulation.history import History, Operation
+from opentalos.testing.simulation.checks.view.log_view import LogView, deleted_topics, rival_servers
+from opentalos.testing.simulation.history import History, Operation, PartitionName
 
 LEASE_S = 30.0  # unless the history's settings say otherwise
 

@@ -2,24 +2,29 @@
 
 A ``flushed`` partition may lose its last messages in a power loss. Its history is split into the
 periods between power losses; each period has its own view, and only the last has the final read.
+So is that of a partition whose storage came back older or shorter, where a server said that the log
+continues without something: what nothing proves to be acknowledged cannot be known (promise I1).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from opentalos.testing.simulation.history import History, Operation
+from opentalos.testing.simulation.history import (
+    CORRUPT,
+    History,
+    Operation,
+    PartitionName,
+    flushed_topics,
+    harmed_partitions,
+    partition_named,
+    short_name,
+)
 
-CORRUPT = "CorruptLog"  # prefix of the error text of such a rejection
-
-
-class PartitionName(NamedTuple):
-    """Topic (resource name or uuid) and partition, as the history names them."""
-
-    topic: str
-    partition: int
+HEARD = ("truncated", "tail-cut", "set-aside")  # what a server says that it left out of a log
+CUTS = {"older": ("truncated", "set-aside"), "shorter": ("truncated", "tail-cut")}
 
 
 class Seen(NamedTuple):
@@ -41,12 +46,14 @@ class LogView:
     reads: list[Operation] = field(default_factory=list)  # answered reads and polls
     refused: list[Operation] = field(default_factory=list)  # reads that failed
     ranges: list[Operation] = field(default_factory=list)  # answered
+    ends: list[Operation] = field(default_factory=list)  # answered, by whatever else shows an end
     final: Operation | None = None
     seen: list[Seen] = field(default_factory=list)
     at: dict[int, dict[str | None, Operation]] = field(default_factory=dict)  # by offset
     places: dict[str, list[int]] = field(default_factory=dict)  # offsets by id, ascending
-    rotten: bool = False  # a stored bit was flipped: some of it may be unreadable
+    harmed: bool = False  # see ``history.harmed_partitions``: some of it may be unreadable
     truncated: bool = False  # a server reported that it found the log shorter
+    keeps: bool = False  # nothing is deleted in this history
 
     def describe(self) -> str:
         """For the text of an anomaly."""
@@ -68,10 +75,10 @@ class LogView:
 
     @property
     def damaged(self) -> bool:
-        """Whether it is rotten and refuses puts for it, so it cannot know its last messages."""
+        """Whether it is harmed and refuses puts for it, so it cannot know its last messages."""
         puts = [put for each in self.attempts.values() for put in each if put.error or put.ok]
         last = max(puts, key=lambda put: put.began_s, default=None)
-        return self.rotten and last is not None and last.error.startswith(CORRUPT)
+        return self.harmed and last is not None and last.error.startswith(CORRUPT)
 
     def first_place(self, message_id: str) -> int | None:
         """Offset of the message's first copy, if it is certain.
@@ -112,37 +119,22 @@ def blocks_of(operation: Operation) -> list[tuple[int, list[str | None]]]:
     return [(offset, ids) for offset, ids in operation.result.get("blocks", ())]
 
 
-def flushed_topics(history: History) -> set[str]:
-    """Topics that may lose their last messages in a power loss, at least for a while."""
-    created = {
-        note.args["topic"]
-        for note in history.noted("topic")
-        if note.args.get("durability") == "flushed"
-    }
-    return created | {
-        change.args["topic"]
-        for change in history.of("alter")
-        if change.args.get("durability") == "flushed" and change.may_be_done
-    }
+def heard_cuts(history: History) -> dict[PartitionName, list[float]]:
+    """When servers said that harmed logs continue without something, by the topic's uuid.
 
-
-def rotten_partitions(history: History) -> set[PartitionName]:
-    """Partitions in which a stored bit was flipped, by the topic's uuid."""
-    return {_short(_named(note.args)) for note in history.noted("rot")}
-
-
-def is_rotten(operation: Operation, rotten: set[PartitionName]) -> bool:
-    """Whether the operation is about a partition with a flipped bit."""
-    return "partition" in operation.args and _short(_named(operation.args)) in rotten
-
-
-def _named(args: Mapping[str, Any]) -> PartitionName:
-    return PartitionName(args["topic"], args["partition"])
-
-
-def _short(name: PartitionName) -> PartitionName:
-    # A resource name ends with the uuid, which is all that a path has.
-    return PartitionName(name.topic.rsplit("#", 1)[-1], name.partition)
+    A file that is set aside although it proves that it was acknowledged is not heard: it had to be
+    refused.
+    """
+    found: dict[PartitionName, list[float]] = defaultdict(list)
+    explains: dict[PartitionName, set[str]] = defaultdict(set)
+    for note in history.notes:
+        if note.kind in CUTS:
+            explains[short_name(partition_named(note.args))].update(CUTS[note.kind])
+        elif note.kind in HEARD and not note.args.get("proven"):
+            name = short_name(partition_named(note.args))
+            if note.kind in explains[name]:
+                found[name].append(note.at_s)
+    return found
 
 
 def deleted_topics(history: History) -> dict[str, Operation]:
@@ -164,20 +156,25 @@ def log_views(history: History) -> list[LogView]:
     losses = [note.at_s for note in history.noted("power-loss")]
     flushed = flushed_topics(history)
     by_name: dict[PartitionName, list[Operation]] = defaultdict(list)
-    for operation in history.of("put", "read", "poll", "range"):
-        by_name[_named(operation.args)].append(operation)
-    rotten = rotten_partitions(history)
-    truncations = [(_short(_named(note.args)), note.at_s) for note in history.noted("truncated")]
+    for operation in history.of("put", "read", "poll", "range", "end"):
+        by_name[partition_named(operation.args)].append(operation)
+    harmed, cuts = harmed_partitions(history), heard_cuts(history)
+    truncations = [
+        (short_name(partition_named(note.args)), note.at_s) for note in history.noted("truncated")
+    ]
     deleted = deleted_topics(history)
+    keeps = any(note.args.get("keeps") for note in history.noted("settings"))
     views: list[LogView] = []
     for name, operations in by_name.items():
-        edges = losses if name.topic in flushed else []
+        cut_s = cuts.get(short_name(name), [])
+        edges = sorted({*(losses if name.topic in flushed else ()), *cut_s})
         end_s = deleted[name.topic].began_s if name.topic in deleted else float("inf")
         bounds = [float("-inf"), *(edge for edge in edges if edge < end_s), end_s]
         for began_s, ended_s in pairwise(bounds):
-            view = LogView(name, began_s, ended_s, rotten=_short(name) in rotten)
+            view = LogView(name, began_s, ended_s, harmed=short_name(name) in harmed, keeps=keeps)
             view.truncated = any(
-                _short(name) == cut and began_s <= at_s <= ended_s for cut, at_s in truncations
+                short_name(name) == cut and began_s <= at_s <= ended_s and at_s not in cut_s
+                for cut, at_s in truncations
             )
             _fill(view, operations)
             views.append(view)
@@ -192,9 +189,9 @@ def _fill(view: LogView, operations: Iterable[Operation]) -> None:
                 view.attempts.setdefault(message_id, []).append(operation)
         elif not inside:
             continue
-        elif operation.action == "range":
+        elif operation.action in ("range", "end"):
             if operation.ok:
-                view.ranges.append(operation)
+                (view.ranges if operation.action == "range" else view.ends).append(operation)
         elif operation.ok:
             _add_read(view, operation)
         else:

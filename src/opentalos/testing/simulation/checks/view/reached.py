@@ -21,7 +21,9 @@ class Reached:
 
         for message_id, put in view.acked_ids():
             place = view.first_place(message_id)
-            if place is not None:
+            if "offset" in put.result:
+                learn(put, int(put.result["offset"]) + len(put.args["ids"]))
+            elif place is not None:
                 learn(put, place + 1)  # of several copies the first was there at the ack
         for seen in view.seen:
             learn(seen.operation, seen.offset + 1)

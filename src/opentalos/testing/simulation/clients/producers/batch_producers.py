@@ -10,7 +10,7 @@ from typing import Final
 
 from opentalos.model.message import ProducerStamp
 from opentalos.testing.simulation.clients.message_clients import RETRY_S, LiveTopic, Producer
-from opentalos.testing.simulation.clients.one_topic import one_topic_workload
+from opentalos.testing.simulation.clients.topics.one_topic import one_topic_workload
 from opentalos.testing.simulation.world.world import World
 
 PRODUCERS: Final = 3

@@ -26,7 +26,7 @@ from opentalos.sdk.core.operation import Reply
 from opentalos.sdk.errors import ConnectFailed, NoReply
 from opentalos.testing.simulation.clients import payload
 from opentalos.testing.simulation.clients.message_clients import LiveTopic, Producer
-from opentalos.testing.simulation.clients.one_topic import one_topic_workload
+from opentalos.testing.simulation.clients.topics.one_topic import one_topic_workload
 from opentalos.testing.simulation.world.server import ServerLost, UnansweredBug
 from opentalos.testing.simulation.world.world import World
 from opentalos.wire._generated import message, topic

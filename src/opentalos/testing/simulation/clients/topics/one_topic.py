@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from opentalos.testing.simulation.clients.message_clients import Actor, LiveTopic, Producer, Reader
-from opentalos.testing.simulation.clients.workload import Admin, Auditor
+from opentalos.testing.simulation.clients.topics.admin import Admin
+from opentalos.testing.simulation.clients.workload import Auditor
 from opentalos.testing.simulation.world.world import World
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from opentalos.model.message import Durability
 from opentalos.testing.simulation.loop import SimulationLoop
+from opentalos.testing.simulation.stores.damage.rot import Rotten, flip_anywhere, rotten_by
 from opentalos.testing.simulation.stores.disk import SimulatedDisk, SimulatedFile
-from opentalos.testing.simulation.stores.rot import Rotten, flip_anywhere, rotten_by
 
 SEGMENT, JOURNAL = "topic/0/00000000000000000000-1.log", "journal/abc-1/00000001.jnl"
 CONTENT = b"content"
@@ -31,11 +31,11 @@ def test_segments_and_journals_rot_once_each(disk: SimulatedDisk) -> None:
     assert {path for path in flipped if path} == {SEGMENT, JOURNAL}
     assert len([path for path in flipped if path]) == 2
     assert all(bytes(file.content) != CONTENT for file in disk.files.values())
-    assert list(disk.rotten_journals) == [JOURNAL]
+    assert disk.damaged_journals == {JOURNAL: "rot"}
 
 
 def test_a_rotten_journal_concerns_whoever_named_it(disk: SimulatedDisk) -> None:
-    disk.rotten_journals[JOURNAL] = None
+    disk.damaged_journals[JOURNAL] = "rot"
     disk.records.journals = {"abc-1": {("topic", 3): None}, "abc-2": {("topic", 4): None}}
     assert list(rotten_by(disk, JOURNAL)) == [Rotten("topic", 3, JOURNAL)]
     assert list(rotten_by(disk, SEGMENT)) == [Rotten("topic", 0, SEGMENT)]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from opentalos.testing.simulation.stores.disk import SEGMENT_SUFFIX, SimulatedDisk
+from opentalos.testing.simulation.stores.disk import ASIDE, SEGMENT_SUFFIX, SimulatedDisk
 from opentalos.testing.simulation.stores.stored_journals import JOURNAL_SUFFIX, name_of_journal
 
 JOURNAL_SHARE = 0.4  # of the flips, where there are journals
@@ -11,7 +11,7 @@ ROT_AFTER_S = 0.5  # since a file's last commit: what is younger may still look 
 
 
 class Rotten(NamedTuple):
-    """A partition that may lack something, and the file that has a flipped bit."""
+    """A partition that may lack something, and the file that is damaged."""
 
     topic: str
     partition: int
@@ -35,7 +35,7 @@ def flip_anywhere(disk: SimulatedDisk) -> str | None:
     start = file.before_last_bytes if rng.random() < 0.5 else 0
     file.content[rng.randrange(start, len(file.content))] ^= 1 << rng.randrange(8)
     if of_journal:
-        disk.rotten_journals[path] = None
+        disk.damaged_journals[path] = "rot"
     return path
 
 
@@ -45,7 +45,7 @@ def rotten_by(disk: SimulatedDisk, path: str) -> Iterator[Rotten]:
     Of a journal all that have ever named it: a partition that named it only after the damage cannot
     prove that.
     """
-    if path in disk.rotten_journals:
+    if path in disk.damaged_journals:
         for topic, partition in disk.records.journals.get(name_of_journal(path), ()):
             yield Rotten(topic, partition, path)
     else:
@@ -59,6 +59,7 @@ def _candidates(disk: SimulatedDisk, suffix: str) -> list[str]:
         path
         for path, file in disk.files.items()
         if path.endswith(suffix)
+        and not path.startswith(ASIDE)
         and file.content
         and not file.rotten
         and now_s - file.committed_s > ROT_AFTER_S

@@ -1,0 +1,1 @@
+"""Clients that create, change, share and delete topics, and a workload of one topic."""

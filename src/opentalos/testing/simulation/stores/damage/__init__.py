@@ -1,0 +1,1 @@
+"""Damages of what is stored: flipped bits, files that end early, records of an earlier time."""
