@@ -10,8 +10,9 @@ from tests.cluster_processes import ClusterProcesses
 from tests.conftest import RunningBackends
 
 FULL = os.environ.get("OPENTALOS_FAULTS") == "full"
-# Sessions of Spark beside three servers and all backends: minutes for one round.
-collect_ignore = [] if FULL else ["test_bill.py"]
+# Sessions of Spark beside three servers and all backends, or a cluster for each damage: minutes
+# for one round.
+collect_ignore = [] if FULL else ["test_bill.py", "test_cluster_damages.py"]
 
 
 @pytest.fixture(scope="session")

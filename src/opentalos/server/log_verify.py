@@ -10,14 +10,13 @@ from opentalos.adapters.sqlite import SqliteRowStore
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.admin.stored.log_repair import Repaired, repair_log
 from opentalos.broker.admin.stored.log_verify import (
-    NO_PARTITION,
     Line,
     VerifySummary,
+    damage_of_databases,
     verify_logs,
 )
 from opentalos.broker.admin.stored.topic_adoption import Adopted, Adoption, adopt_topic
 from opentalos.broker.cluster.records import SERVERS
-from opentalos.log.maintenance.verify import Kind
 from opentalos.model.errors import ConfigError, CorruptLog
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
@@ -78,7 +77,7 @@ def verify_data_directory(
         async for text in _wrong_databases(config, data, meta):
             if not any(text in line for line in heard):
                 problems += 1
-                report(Line(Kind.DAMAGE.value, "", "", NO_PARTITION, "", -1, -1, text))
+                report(damage_of_databases(text))
         return summary._replace(problems=problems)
 
     return on_stopped_storage(config, "verify", verify)

@@ -96,6 +96,11 @@ async def verify_logs(
     )
 
 
+def damage_of_databases(text: str) -> Line:
+    """A line about what is stored beside the logs."""
+    return _topic_line(Kind.DAMAGE, "", "", text)
+
+
 def _line(finding: Finding, names: Mapping[str, str]) -> Line:
     kind, (topic_uuid, partition), text, file, position, offset = finding
     name = names.get(topic_uuid, "")
