@@ -16,8 +16,10 @@ from opentalos.log.journal.journaled_file import JournaledFile, written_quietly
 from opentalos.log.journal.store import JournaledFiles, forget_former
 from opentalos.model.errors import (
     CorruptLog,
+    NewerFormat,
     OutcomeUnknown,
     RecoveryStuck,
+    StoreUnavailable,
     TalosError,
     Unavailable,
 )
@@ -39,6 +41,8 @@ SEARCH_S = 3_600.0  # between searches for journals that no manifest names
 # name it once more in the next ``PROVEN_S``.
 ENDED_KEPT_S = 4 * 3_600.0
 FENCE_DEADLINE_S = 10.0  # of one file
+READS_AT_ONCE = 8  # journals
+UNREAD_WAIT_S = 60.0  # openings wait so long for a journal that cannot be read
 
 
 def due(files: Iterable[JournaledFile], spare: int, before_s: float) -> list[JournaledFile]:
@@ -97,6 +101,7 @@ class JournalUpkeep:
         self._held = held
         self._first: asyncio.Task[None] | None = None  # see ``known``
         self._all_known = False
+        self._waits_until_s = 0.0  # for journals that cannot be read; loop time
         self._to_roll: dict[str, None] = {}  # late segments whose files are not made yet
         self._rolls: dict[asyncio.Task[None], None] = {}
         journaled.roll_soon = self._roll_soon
@@ -171,16 +176,33 @@ class JournalUpkeep:
             self._all_known = True
 
     async def _read_unnamed(self) -> None:
+        """Raises: StoreUnavailable: a journal was not read, and it is worth waiting for."""
+        now_s = asyncio.get_running_loop().time()
+        self._waits_until_s = self._waits_until_s or now_s + UNREAD_WAIT_S
         left = {path.split("/")[1] for path in await self._files.list(ROOT) if _is_part(path)}
         left.difference_update(self._journaled.own, self._journaled.formers)
         if left and not self._held.alone:  # openings read the others, as far as their servers ended
-            left.difference_update(await self._registered.journals())
-        for name in sorted(left):
+            try:
+                left.difference_update(await self._registered.journals())
+            except (CorruptLog, NewerFormat) as error:  # of one partition, which says so itself
+                _log.warning("journals that no manifest names are not looked for: %s", error)
+                return
+        room = asyncio.Semaphore(READS_AT_ONCE)
+        unread = await asyncio.gather(*(self._unread(name, room) for name in sorted(left)))
+        waits = " and ".join(name for name in unread if name)
+        if waits and now_s < self._waits_until_s:
+            raise StoreUnavailable(f"not read yet: journal {waits}")
+
+    async def _unread(self, name: str, room: asyncio.Semaphore) -> str:
+        """Read a journal; its name, if that may be done later."""
+        async with room:
             try:
                 await self._journaled.read_former(name, FENCE_DEADLINE_S)
-            # It has ended meanwhile, or none of it is left; one that no fence ends stops no other.
-            except (CorruptLog, RecoveryStuck) as error:
-                _log.warning("%s", error)
+            except TalosError as error:
+                _log.warning("journal %s was not read: %s", name, error)
+                # Others have ended meanwhile, or none of it is left, or no fence ends it.
+                return "" if isinstance(error, CorruptLog | NewerFormat | RecoveryStuck) else name
+        return ""
 
     async def search(self) -> None:
         """Make sure that journals of other processes end, and forget those that ended.

@@ -3,7 +3,7 @@
 import contextlib
 
 from opentalos.log.journal.extents import Extents
-from opentalos.log.journal.format import ROOT
+from opentalos.log.journal.format import ROOT, file_path
 from opentalos.log.journal.former import FormerJournal, read_former
 from opentalos.log.journal.laid_over import LaidOver
 from opentalos.log.segment.format import SEGMENT_HEADER_BYTES
@@ -62,6 +62,15 @@ class StoredJournals:
     async def holder(self, path: str) -> str:
         """The journal that has bytes of a segment; empty: none."""
         return next((former.name for former in await self._all() if former.has(path)), "")
+
+    async def begins(self) -> list[tuple[str, str, int]]:
+        """Segments that journals have bytes of: path, the file and position where each begins."""
+        return [
+            (path, file_path(former.name, place.number), place.position)
+            for former in await self._all()
+            for path in former.segments()
+            for place in (former.begins(path),)
+        ]
 
     async def _all(self) -> list[FormerJournal]:
         if self._readable is None:

@@ -33,7 +33,7 @@ from opentalos.model.errors import (
     TalosError,
     Unavailable,
 )
-from opentalos.model.message import PartitionKey
+from opentalos.model.message import Durability, PartitionKey
 from opentalos.ports.file_store import FileStore
 
 _log = logging.getLogger(__name__)
@@ -94,13 +94,15 @@ async def check_last_segment(files: FileStore, key: PartitionKey, manifest: Mani
 
 async def _check_behind(files: FileStore, key: PartitionKey, last: Segment, end: int) -> None:
     """Raises: CorruptLog: a block behind the segment's end continues the log, or proves that it was
-    committed. A crash leaves neither: what it left whole was copied into the next segment.
+    committed. A crash leaves neither: what it left whole was copied into the next segment. But
+    a loss of power may take what was only flushed, and leave later blocks.
     """
     path = last.path(key)
     header = await read_segment_header(files, path)
+    synced = header.durability is Durability.SYNCED
     async for found in valid_blocks(files, path, header.seed, last.bytes, LENGTH_MAX):
         follows = found.position == last.bytes and found.header.base_offset >= end
-        if found.header.committed > end or (follows and found.header.messages):
+        if (synced and found.header.committed > end) or (follows and found.header.messages):
             raise CorruptLog(_short(key, end, path, found.header.next_offset))
 
 

@@ -103,13 +103,13 @@ async def open_partition(
             await _check_owned(context, key, versioned)
         if not claim.judged:  # what this process made and never registered, it never acknowledged
             await _judge(context, claim, versioned, leftovers, unnamed, recovered)
-            claim.leftovers_judged()
         claim.recovered(recovered.tail_end)
     except CorruptLog as error:
         # Or have added or dropped these files.
         await _check_owned(context, key, versioned, error)
         raise
     await leftovers.settle(unnamed)
+    claim.leftovers_judged()  # not before: what was not set aside is judged again
     recovered_s = loop.time()
     start = SegmentStart(
         versioned.manifest.epoch, recovered.next_offset, recovered.state, recovered.tail

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.unit.log.bed import Bed, crash, open_bed, put
+from tests.unit.log.bed import LIMITS, Bed, crash, open_bed, put
 from tests.unit.log.journal.test_late import LATE
 from tests.unit.log.journal.test_log_with_journal import JOURNALED, findings
 
@@ -21,6 +21,7 @@ from opentalos.model.message import Durability
 
 # So small that the journal continues in a second file.
 CONTINUED = replace(JOURNALED, journal_bytes_max=4 << 10, journals=1)
+PAGE_BYTES = 4096
 FLUSHED = TopicLogSettings("flushed-uuid", Durability.FLUSHED, 86_400.0)
 
 
@@ -135,4 +136,28 @@ async def test_a_loss_of_power_may_take_what_a_file_was_given_if_it_was_flushed(
     await shorten(bed, path)
     again = await open_bed(bed.storage, limits=JOURNALED)
     await put(again.store.partition(FLUSHED, 0), b"accepted")
+    await again.store.close()
+
+
+async def test_what_a_loss_of_power_left_of_a_flushed_log_refuses_it_at_no_start() -> None:
+    """The cut log is sealed again where an end mark ends it, and a later block is still there."""
+    bed = await open_bed(limits=LIMITS)
+    log = bed.store.partition(FLUSHED, 0)
+    for payload in (b"a", b"b"):
+        await put(log, payload)
+    await asyncio.sleep(1.0)  # an end mark
+    for payload in (b"lost" * 5_000, b"left"):
+        await put(log, payload)
+    await crash(bed)
+    (path,) = [path for path in bed.storage.files if path.endswith(".log")]
+    content = bed.storage.files[path].content
+    page = -(-content.index(b"lost") // PAGE_BYTES) * PAGE_BYTES
+    content[page : page + PAGE_BYTES] = bytes(PAGE_BYTES)
+    for _ in range(2):
+        again = await open_bed(bed.storage, limits=LIMITS)
+        offsets = await again.store.partition(FLUSHED, 0).offsets()
+        assert offsets.next == 2
+        await again.store.close()
+    again = await open_bed(bed.storage, limits=LIMITS)
+    assert await put(again.store.partition(FLUSHED, 0), b"c") == 2
     await again.store.close()

@@ -18,9 +18,9 @@ from tests.unit.log.journal.journals import (
 from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
 from opentalos.log.journal.format import file_path
 from opentalos.log.journal.store import JournaledFiles
-from opentalos.log.journal.upkeep import WRITE_OUT_AFTER_S, JournalUpkeep
-from opentalos.model.errors import OutcomeUnknown, RecoveryStuck
-from opentalos.model.message import Durability
+from opentalos.log.journal.upkeep import UNREAD_WAIT_S, WRITE_OUT_AFTER_S, JournalUpkeep
+from opentalos.model.errors import CorruptLog, OutcomeUnknown, RecoveryStuck, StoreUnavailable
+from opentalos.model.message import Durability, PartitionKey
 
 
 def upkeep(files: JournaledFiles, needed: Needed, named: set[str] | None = None) -> JournalUpkeep:
@@ -178,3 +178,37 @@ async def test_a_journal_that_no_fence_ends_keeps_no_partition_closed(
     files.read_former = stuck  # type: ignore[method-assign, assignment]
     await upkeep(files, needs()).known()
     assert "first-1" in caplog.text
+
+
+async def test_a_manifest_that_cannot_be_read_closes_no_other_partition() -> None:
+    storage = MemoryStorage()
+    await segment(journaled(MemoryFileStore(storage), "first"), SEGMENT)
+    care = upkeep(journaled(MemoryFileStore(storage), "successor"), needs())
+
+    async def journals() -> dict[str, list[PartitionKey]]:
+        raise CorruptLog("log/t/0")
+
+    care._registered.journals = journals  # type: ignore[method-assign]
+    await care.known()
+
+
+async def test_a_journal_that_cannot_be_read_is_waited_for_a_while() -> None:
+    storage = MemoryStorage()
+    for instance, path in (("first", SEGMENT), ("second", OTHER)):
+        await segment(journaled(MemoryFileStore(storage), instance), path)
+    files = journaled(MemoryFileStore(storage), "successor")
+    read = files.read_former
+
+    async def away(name: str, deadline_s: float) -> object:
+        if name.startswith("first"):
+            raise StoreUnavailable(name)
+        return await read(name, deadline_s)
+
+    files.read_former = away  # type: ignore[method-assign, assignment]
+    care = upkeep(files, needs())
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="journal first-1"):
+            await care.known()
+    assert list(files.formers) == ["second-1"]
+    await asyncio.sleep(UNREAD_WAIT_S)
+    await care.known()

@@ -21,13 +21,21 @@ from tests.unit.log.bed import (
 
 from opentalos.adapters.memory import MemoryStorage
 from opentalos.log.log_store import use_positions
-from opentalos.log.manifest.aside import DAY_MS, FILES_MAX, KEPT_DAYS, aside_path, outdated
+from opentalos.log.manifest import leftovers
+from opentalos.log.manifest.aside import (
+    DAY_MS,
+    FILES_MAX,
+    KEPT_DAYS,
+    aside_path,
+    outdated,
+    set_aside,
+)
 from opentalos.log.manifest.aside import ROOT as ASIDE
 from opentalos.log.manifest.leftovers import Found, Leftovers, Verdict, judge, split
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.partition.jobs import claim, roll, seal
 from opentalos.log.segment.format import index_path
-from opentalos.model.errors import CorruptLog, StoreUnavailable, TalosError
+from opentalos.model.errors import CorruptLog, StorageFull, StoreUnavailable, TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import PartitionKey
 
@@ -252,6 +260,37 @@ async def test_what_only_a_roll_left_is_set_aside_and_the_log_continues() -> Non
     again.clock.now_ms += (KEPT_DAYS + 2) * DAY_MS
     await again.store.upkeep.sweep_aside()
     assert copy not in bed.storage.files
+    await again.store.close()
+
+
+async def test_what_could_not_be_set_aside_is_not_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The disk is full at a start; the next attempt to open the log sets it aside."""
+    bed = await open_bed(limits=PLAIN)
+    await put(bed.log(), b"a")
+    (record,) = log_records(bed.storage)
+    older = deepcopy(bed.storage.records[record])
+    await put_roll_only(bed)
+    before = segments(bed.storage)
+    await crash(bed)
+    bed.storage.records[record] = older
+    failures = [StorageFull("full"), StorageFull("full")]
+
+    async def copied(*given: Any) -> None:
+        if failures:
+            raise failures.pop()
+        await set_aside(*given)
+
+    monkeypatch.setattr(leftovers, "set_aside", copied)
+    again = await open_bed(bed.storage, limits=replace(PLAIN, clock_disagree_max_s=1e9))
+    while failures:
+        with pytest.raises(TalosError):
+            await put(again.log(), b"c")
+        assert before.items() <= segments(bed.storage).items()
+    assert await put(again.log(), b"c") == 1
+    (copy,) = [path for path in bed.storage.files if path.startswith(f"{ASIDE}/")]
+    assert bytes(bed.storage.files[copy].content) in before.values()
     await again.store.close()
 
 
