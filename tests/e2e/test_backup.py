@@ -443,3 +443,46 @@ def test_data_after_a_fence_is_not_copied(stopped: Config, tmp_path: Path) -> No
         if path.endswith(segment.name) and segment.parent.parent.name in path
     )
     assert found.bytes == length
+
+
+@pytest.mark.parametrize("config", [JOURNALS, LATE], ids=["files", "late"])
+def test_what_begins_after_the_databases_are_copied_refuses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    """Journals are copied later: a partition was opened meanwhile, a log has rolled, a topic is
+    new. Such segments would look as if the databases were older than the log.
+    """
+    server = ServerProcess(tmp_path, config).start()
+    client, made = config_of(server.url), [0]
+
+    def put(partition: int, times: int = 1) -> None:
+        with SimpleProducer(client, TOPIC) as producer:
+            for _ in range(times):
+                producer.put([b"x" * 300], partition=partition)
+
+    with TalosAdmin(client) as admin:
+        admin.topics.create(TOPIC, partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        put(partition, 3)
+    assert server.stop() == 0
+    server.start()
+    put(0, 3)
+
+    def copy(files: Path, target: Path) -> dict[str, Copied]:
+        made[0] += 1
+        put(0, 300)  # rolls
+        put(1, 3)  # opens
+        with TalosAdmin(client) as admin:
+            admin.topics.create(f"new{made[0]}", partitions=1)
+        with SimpleProducer(client, f"new{made[0]}") as producer:
+            producer.put([b"x"])
+        return copy_journals(files, target)
+
+    monkeypatch.setattr(backup, "copy_journals", copy)
+    make_backup(Config().with_server(data=str(server.data)), tmp_path / "copy", lambda *_: None)
+    server.kill()
+    restore(Config().with_server(data=str(server.data)), tmp_path / "copy", tmp_path / "restored")
+    found = completed([TALOS, "log", "verify", "--data", tmp_path / "restored"])
+    assert found.returncode == 0, found.stdout
+    assert [len(messages) for messages in held(tmp_path / "restored")][1:] == [3, 3]
+    assert len(held(tmp_path / "restored")[0]) >= 6

@@ -1,18 +1,20 @@
 """Files of all logs of a storage, for backups."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from opentalos.log.journal.format import ROOT as JOURNALS
 from opentalos.log.journal.format import ended_path, file_path, number_of
 from opentalos.log.maintenance.stored_journals import StoredJournals
 from opentalos.log.manifest.store import ManifestStore
-from opentalos.log.segment.format import index_path, segment_path
+from opentalos.log.segment.format import index_path, partition_and_epoch, segment_path
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 
 __all__ = [
     "JOURNALS",
     "LogFile",
+    "begun_since",
     "ended_path",
     "file_path",
     "list_log_files",
@@ -58,3 +60,27 @@ async def not_in_journals(files: FileStore, missing: list[LogFile]) -> list[LogF
     """Those of the files that no server uses of which the journals do not have all."""
     journals = StoredJournals(files)
     return [file for file in missing if not await journals.have_all(file.path, file.journal)]
+
+
+async def begun_since(
+    files: FileStore, meta: MetaStore, before: Mapping[str, int]
+) -> dict[str, int]:
+    """Where copies of journals begin to have segments that the copied manifests are too old for.
+
+    A first group is in its journal before a manifest names its segment, so whatever the manifests
+    name and nothing else has begins before, but for what was under way at that moment.
+
+    Args: files, meta: the copies. before: lengths of files when the manifests were not copied yet.
+    Returns: the first such position, by path of the first such file of each journal.
+    """
+    manifests = ManifestStore(meta, "list")
+    first: dict[str, tuple[str, int]] = {}  # by folder; numbers of files have a fixed width
+    for path, file, position in await StoredJournals(files).begins():
+        if position < before.get(file, 0):
+            continue  # what was there before is left as it is
+        key, epoch = partition_and_epoch(path)
+        manifest = (await manifests.load(key)).manifest
+        if epoch >= manifest.epoch and all(each.path(key) != path for each in manifest.segments):
+            folder = file.rpartition("/")[0]
+            first[folder] = min(first.get(folder, (file, position)), (file, position))
+    return dict(first.values())

@@ -27,7 +27,14 @@ from opentalos.adapters.local.disk import fence_length
 from opentalos.adapters.sqlite import open_sqlite_meta_store
 from opentalos.adapters.sqlite.snapshot import copy_database
 from opentalos.adapters.store_path import FENCE_SUFFIX
-from opentalos.broker.admin.log_files import JOURNALS, LogFile, list_log_files, not_in_journals
+from opentalos.broker.admin.log_files import (
+    JOURNALS,
+    LogFile,
+    begun_since,
+    list_log_files,
+    not_in_journals,
+    number_of,
+)
 from opentalos.model.errors import ConfigError, CorruptLog
 from opentalos.server.backup.folder import (
     Contents,
@@ -99,9 +106,8 @@ class _Backup:
     def _attempt(self) -> Contents:
         stored = self._stored()
         listed = self._copy_databases()
-        copied = {name: digest_of(self._folder / name) for name in (ROWS_FILE, META_FILE)}
         journals = copy_journals(self._files, self._folder / LOG_FOLDER)
-        copied |= {f"{LOG_FOLDER}/{path}": file for path, file in journals.items()}
+        copied = {f"{LOG_FOLDER}/{path}": file for path, file in journals.items()}
         sizes = [self._size(file) for file in listed]
         done, total = 0, sum(sizes)
         late: list[LogFile] = []  # without a file
@@ -115,6 +121,8 @@ class _Backup:
             done += size
             self._progress(done, total)
         copied |= self._copy_unnamed(stored, {file.path for file in listed})
+        self._cut_journals(stored, copied)
+        copied |= {name: digest_of(self._folder / name) for name in (ROWS_FILE, META_FILE)}
         for file in asyncio.run(_lost(self._folder / LOG_FOLDER, late)) if late else ():
             missing = str(self._files / file.path)
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
@@ -130,6 +138,8 @@ class _Backup:
         """Copy what no record names, at most to its former size."""
         copied = {}
         for path in sorted(stored.keys() - named):
+            if path.startswith(f"{JOURNALS}/"):
+                continue
             place = f"{LOG_FOLDER}/{path}"
             with contextlib.suppress(FileNotFoundError):  # a leftover that was removed meanwhile
                 length = fence_length(self._files / path, path)
@@ -144,13 +154,25 @@ class _Backup:
             copy_database(source, self._folder / name)
         return asyncio.run(_listed(self._folder / META_FILE))
 
+    def _cut_journals(self, before: Mapping[str, int], copied: dict[str, Copied]) -> None:
+        """Leave out what was put into segments that the copied manifests do not know yet.
+
+        They would make the copy look as if its databases were older than its log.
+        """
+        log = self._folder / LOG_FOLDER
+        for path, position in asyncio.run(_begun(log, self._folder / META_FILE, before)).items():
+            os.truncate(log / path, position)
+            copied[f"{LOG_FOLDER}/{path}"] = digest_of(log / path)
+            for later in (log / path).parent.iterdir():
+                if later.name > (log / path).name and number_of(later.name) is not None:
+                    copied.pop(str(later.relative_to(self._folder)))
+                    later.unlink()
+
     def _stored(self) -> dict[str, int]:
-        """Sizes of all files but those of journals, by path."""
+        """Sizes of all files, by path."""
         found = {}
         for folder, _, names in os.walk(self._files):
             parent = Path(folder).relative_to(self._files)
-            if parent.parts[:1] == (JOURNALS,):
-                continue
             for name in names:
                 if not name.endswith(FENCE_SUFFIX):
                     with contextlib.suppress(FileNotFoundError):
@@ -182,6 +204,15 @@ async def _listed(path: Path) -> list[LogFile]:
         return await list_log_files(meta)
     finally:
         await meta.close()
+
+
+async def _begun(log: Path, meta_file: Path, before: Mapping[str, int]) -> dict[str, int]:
+    files, meta = await open_local_file_store(log), await open_sqlite_meta_store(meta_file)
+    try:
+        return await begun_since(files, meta, before)
+    finally:
+        await meta.close()
+        await files.close()
 
 
 async def _lost(folder: Path, late: list[LogFile]) -> list[LogFile]:
