@@ -56,6 +56,21 @@ def test_every_rpc_reads_alike_in_both_directions(
             check_reply(library, protocol, method, seqid, result)
 
 
+@pytest.mark.parametrize("text", ["\x00\n", "\x00\x00\n", '\x00a"', "a\x00\\"])
+def test_a_text_with_a_nul_and_an_escape_reads_alike(text: str) -> None:
+    """Apache's library writes the NUL as it is."""
+    method = SERVICES["TopicService"].methods["deleteTopic"]
+    request = method.arguments[0].type.struct
+    assert request is not None
+    (name,) = (field for field in request.SPEC.fields if field.name == "topicTalosResourceName")
+    assert name.type.struct is not None
+    named = name.type.struct.SPEC.make(topicTalosResourceName=text)
+    arguments = (request.SPEC.make(topicTalosResourceName=named),)
+    for protocol in ThriftProtocol:
+        for library in libraries(protocol, method):
+            check_call(library, protocol, SERVICES["TopicService"], method, 1, arguments)
+
+
 def check_call(
     library: Any,
     protocol: ThriftProtocol,

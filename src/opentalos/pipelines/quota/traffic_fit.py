@@ -18,6 +18,7 @@ SEASON_DAYS: Final = 56  # eight of each weekday
 GAP_DAYS_MAX: Final = 2  # up to this many days without traffic between others are missing data
 TREND_AGREEMENT_MIN: Final = 0.3  # share of rising minus falling pairs of days
 SEASON_MAX: Final = 1_000.0
+FACTOR_MIN: Final = 1e-9  # of a weekday: below it there is no traffic, and divisions overflow
 _RATE_MAX: Final = float(1 << 50)  # the server's limit, bytes/s
 _NORMAL_MAD: Final = 1.4826  # standard deviation / median absolute deviation, if normal
 _NORMAL_Q95: Final = 1.645
@@ -54,8 +55,8 @@ def fit(peaks: Days, end_weekday: int) -> Fit:
     weekdays = (end_weekday - days.size + np.arange(days.size)) % WEEK
     season = _season(known, weekdays)
     factors = season[weekdays]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        even = np.where(factors > 0, known / factors, np.nan)
+    usable = factors > FACTOR_MIN
+    even = np.where(usable, known / np.where(usable, factors, 1.0), np.nan)
     ages = np.arange(days.size, dtype=np.float64) - days.size  # -1: the last day
     trend = _trend(even[-TREND_DAYS:], ages[-TREND_DAYS:])
     level = _median(even[-LEVEL_DAYS:] - trend * ages[-LEVEL_DAYS:])

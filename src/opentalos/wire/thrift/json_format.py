@@ -121,9 +121,10 @@ def _read_text(cursor: Cursor) -> str:
     inside = _string(cursor)
     cursor.check_text(len(inside))
     try:
-        if b"\\" not in inside:
-            return inside.decode()
-        text: str = json.loads(b'"%b"' % inside, strict=False)
+        plain = inside.decode()  # of bytes with a NUL json.loads would guess UTF-16 or UTF-32
+        if "\\" not in plain:
+            return plain
+        text: str = json.loads(f'"{plain}"', strict=False)
         text.encode()  # refuses half of a surrogate pair
         return text
     except ValueError:

@@ -94,6 +94,12 @@ def test_any_series_has_an_answer(days: list[float], weekday: int) -> None:
     assert found is None or "expected" in found.text("mean of the day")
 
 
+def test_a_weekday_of_next_to_nothing_overflows_nothing() -> None:
+    days = np.array(([1e-300] + [1.0] * 6) * 9)
+    days[-7] = 1e12
+    anomaly_of(days, 0, USUAL)
+
+
 def test_rates_are_short() -> None:
     assert [rate_text(value) for value in (0, 1023, 1536, 5 << 30, float(1 << 60))] == [
         "0.0 B/s", "1023.0 B/s", "1.5 KiB/s", "5.0 GiB/s", "1048576.0 TiB/s",
