@@ -37,14 +37,15 @@ class RunNumbers:
         """Raises: CorruptLog: a file is of another time; ConfigError: run.json cannot be read."""
         found = {name: await database.last_run() for name, database in self._databases.items()}
         known = read_run(self._data) if found else None
-        self._number = max((*found.values(), known or 0))
+        newest = max((*found.values(), known or 0))
+        self._number = newest if known is None else known  # the next number finishes a begun one
         if known is None:
             return
         ahead = sorted(found.values(), reverse=True)
         if list(found.values()) == ahead and known <= ahead[-1] <= ahead[0] <= known + 1:
             return
         numbers = {**found, RUN_FILE: known}
-        older = " and ".join(name for name, run in numbers.items() if run < self._number)
+        older = " and ".join(name for name, run in numbers.items() if run < newest)
         listed = ", ".join(f"{name} is of run {run}" for name, run in numbers.items())
         raise CorruptLog(
             f"the files of {self._data} are of different times: {listed}; {older} was put back "

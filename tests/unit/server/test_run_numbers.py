@@ -164,3 +164,30 @@ async def test_copies_of_a_running_server_that_was_restarted_meanwhile_are_taken
     await run_once(restored)
     first, second, third = await numbers(restored)
     assert first == second == third - 1 > 2
+
+
+async def test_two_starts_that_are_interrupted_are_no_older_file(tmp_path: Path) -> None:
+    """Each was killed after it had written its number to the rows."""
+
+    class File:
+        def __init__(self, run: int) -> None:
+            self.run, self.full = run, False
+
+        async def last_run(self) -> int:
+            return self.run
+
+        async def note_run(self, number: int) -> None:
+            if self.full:
+                raise StoreUnavailable("killed")
+            self.run = number
+
+    rows, meta = File(0), File(0)
+    await RunNumbers(tmp_path, {"rows": rows, "meta": meta}).begin()
+    meta.full = True
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            await RunNumbers(tmp_path, {"rows": rows, "meta": meta}).begin()
+    assert (rows.run, meta.run) == (2, 1)
+    meta.full = False
+    await RunNumbers(tmp_path, {"rows": rows, "meta": meta}).begin()
+    assert (rows.run, meta.run, read_run(tmp_path)) == (2, 2, 2)

@@ -48,7 +48,9 @@ class UsageService:
             )
         log = self._context.partition_log(topic, partition)
         # Read first, so that a caller who pages through a growing log reaches an end.
-        start, end = await log.offsets()
+        # What is proven of a damaged log: its tenant's usage is known up to there, and no damage of
+        # one partition keeps the month of all others open.
+        start, end = await log.proven()
         first = min(offset, end)  # who asks for what follows gets the end
         found = await minutes_of(log, first, bytes_max=READ_BYTES_MAX, minutes_max=minutes_max)
         stats = await log.stats()

@@ -118,7 +118,7 @@ class FormerJournal:
         self._damaged: Place | None = None  # behind which all is whole
         self._extents: dict[str, Extents] = {}
         self._spots: dict[str, list[_Spot]] = {}  # behind the extents
-        self._first: dict[str, Place] = {}  # the first frame with a group of the segment
+        self.begins: dict[str, Place] = {}  # the first frame with a group of the segment
         self._last: dict[str, Place] = {}  # and the last one
         self.written = Written(name)
         self._references: dict[int, str] = {}
@@ -131,10 +131,6 @@ class FormerJournal:
     def has(self, path: str) -> bool:
         """Whether it has bytes of the segment."""
         return path in self._extents
-
-    def begins(self, path: str) -> Place:
-        """The first frame with a group of a segment that it has bytes of."""
-        return self._first[path]
 
     def below(self, folder: str) -> list[str]:
         """Segments of one partition. Each of its openings asks, so no other is looked at."""
@@ -229,7 +225,7 @@ class FormerJournal:
                 continue
             if kind == Kind.GROUP:
                 self._group(path, position, data, place._replace(position=at - len(data)))
-                self._first.setdefault(path, place)
+                self.begins.setdefault(path, place)
                 self._last[path] = place
             elif kind == Kind.WRITTEN:
                 self.written.note(path, position)

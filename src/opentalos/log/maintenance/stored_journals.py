@@ -66,10 +66,9 @@ class StoredJournals:
     async def begins(self) -> list[tuple[str, str, int]]:
         """Segments that journals have bytes of: path, the file and position where each begins."""
         return [
-            (path, file_path(former.name, place.number), place.position)
+            (path, file_path(former.name, former.begins[path].number), former.begins[path].position)
             for former in await self._all()
             for path in former.segments()
-            for place in (former.begins(path),)
         ]
 
     async def _all(self) -> list[FormerJournal]:

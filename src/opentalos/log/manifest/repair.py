@@ -15,10 +15,15 @@ from opentalos.log.maintenance.stored_journals import StoredJournals
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import ManifestStore, VersionedManifest
 from opentalos.log.partition.queue import name_of
-from opentalos.log.segment.format import NUMBER_PREFIX, parse_file_name
+from opentalos.log.segment.format import (
+    BLOCK_HEADER_BYTES,
+    NUMBER_PREFIX,
+    index_path,
+    parse_file_name,
+)
 from opentalos.log.segment.index import SparseIndex
 from opentalos.log.segment.scan import Readable, SegmentScan, scan_to_end
-from opentalos.log.segment.view import read_segment_header
+from opentalos.log.segment.view import read_segment_header, read_side_index
 from opentalos.model.errors import ConfigError, CorruptLog, NotFound
 from opentalos.model.message import Durability, PartitionKey
 from opentalos.ports.file_store import FileStore
@@ -45,6 +50,15 @@ class Piece(NamedTuple):
         """The last segment of a log has the largest."""
         base, epoch = self.segment.base_offset, self.segment.epoch
         return epoch, base, self.committed > base, self.next_offset
+
+    @property
+    def witness(self) -> int:
+        """All messages below were acknowledged, as far as this file proves; 0: it proves nothing.
+
+        Merged files and what was only flushed may have lost their end with the power.
+        """
+        proves = self.durability is Durability.SYNCED and self.committed > self.segment.base_offset
+        return self.committed if proves else 0
 
     def sealed_at(self, offset: int) -> Segment | None:
         """The segment if it ends at ``offset``; None: no block begins or ends there."""
@@ -82,21 +96,27 @@ class ManifestRepair:
         Raises: ConfigError: nothing to adopt, or messages in between are missing.
         """
         before = await self._before(key)
-        pieces = [piece for path in await self._paths(key) if (piece := await self._piece(path))]
+        paths = await self._paths(key)
+        pieces = [piece for path in paths if (piece := await self._piece(path))]
         with_messages = [piece for piece in pieces if piece.next_offset > piece.segment.base_offset]
         if not with_messages:
             raise ConfigError(f"{name_of(key)}: there is no segment with messages")
         last = max(with_messages, key=lambda piece: piece.rank)
         manifest = before.manifest
         chain = _chain(last, with_messages, manifest)
-        start = chain[0].base_offset
-        if start > manifest.start and manifest.segments and not accept_loss:
-            raise ConfigError(
-                f"{name_of(key)}: the files begin at offset {start}, the manifest at "
-                f"{manifest.start}: retention has deleted what is missing, or it is lost; "
-                "--accept-loss continues without it"
-            )
-        epoch = max(manifest.epoch, *(piece.segment.epoch for piece in pieces))
+        start, end = chain[0].base_offset, last.next_offset
+        if not accept_loss:
+            lost = [
+                *_lost_before(start, manifest, with_messages),
+                *_lost_behind(end, manifest, pieces),
+                *await self._lost_in_last(key, manifest, last, pieces),
+            ]
+            if lost:
+                raise ConfigError(
+                    f"{name_of(key)}: the files have offsets {start} to {end - 1}, but "
+                    f"{'; '.join(lost)}: --accept-loss continues without what is missing"
+                )
+        epoch = max(manifest.epoch, *map(_epoch_of, paths))
         after = replace(
             manifest,
             epoch=epoch,
@@ -117,7 +137,27 @@ class ManifestRepair:
             after = replace(after, metered=mark._replace(offset=min(mark.offset, last.next_offset)))
         known = {segment.path(key) for segment in manifest.segments}
         adopted = [path for each in chain if (path := each.path(key)) not in known]
-        return Repair(before, after, adopted, last.next_offset)
+        return Repair(before, after, adopted, end)
+
+    async def _lost_in_last(
+        self, key: PartitionKey, manifest: Manifest, last: Piece, pieces: Sequence[Piece]
+    ) -> list[str]:
+        """What the last segment had that is gone; all before it is there, if nothing lacks."""
+        lost = []
+        unsealed = manifest.unsealed
+        if unsealed is not None and unsealed.base_offset >= last.segment.base_offset:
+            path = unsealed.path(key)
+            _, fault = await self._journals.lay_over(path, manifest.journal)
+            if path not in {piece.segment.path(key) for piece in pieces}:
+                fault = fault or "the file is missing, or its header is damaged"
+            if fault:
+                lost.append(f"of {path}, which was written last: {fault}")
+        path = index_path(last.segment.path(key))
+        side = await read_side_index(self._files, path, BLOCK_HEADER_BYTES)
+        if side is not None and side.epoch == last.segment.epoch:
+            if side.next_offset > last.next_offset:
+                lost.append(f"{path} ends at {side.next_offset - 1}")
+        return lost
 
     async def make(self, key: PartitionKey, repair: Repair) -> None:
         """Store the manifest. Raises: TalosError: not done."""
@@ -159,6 +199,34 @@ class ManifestRepair:
             held,
             late=not await _exists(self._files, path),
         )
+
+
+def _lost_before(start: int, manifest: Manifest, pieces: Sequence[Piece]) -> list[str]:
+    """What says that messages before ``start`` are missing."""
+    if start > manifest.start and manifest.segments:
+        text = f"the manifest begins at {manifest.start}"
+        return [f"{text}: retention has deleted what is missing, or it is lost"]
+    below = min((piece.segment.base_offset for piece in pieces), default=start)
+    if below < start:
+        return [f"there are messages from offset {below} on, and a gap between"]
+    return []
+
+
+def _lost_behind(end: int, manifest: Manifest, pieces: Sequence[Piece]) -> list[str]:
+    """What says that messages from ``end`` on are missing."""
+    lost = []
+    metered = 0 if manifest.metered is None else manifest.metered.offset
+    if (known := max(manifest.sealed_next, manifest.first, metered)) > end:
+        lost.append(f"the manifest knows of messages up to {known - 1}")
+    witness = max((piece.witness for piece in pieces), default=0)
+    if witness > end:
+        lost.append(f"other files prove messages up to {witness - 1}")
+    return lost
+
+
+def _epoch_of(path: str) -> int:
+    parsed = parse_file_name(path)
+    return 0 if parsed is None else parsed[1]
 
 
 def _chain(last: Piece, pieces: Sequence[Piece], manifest: Manifest) -> list[Segment]:

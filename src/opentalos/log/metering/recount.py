@@ -42,7 +42,7 @@ async def minutes_of(
     It stops at the log's end, after ``bytes_max`` of payload, or before a minute too many:
     ``next_offset`` says where. The last minute may continue there.
     """
-    start, end = await log.offsets()
+    start, end = await log.proven()
     unit_ms = log.writer.settings.minute_ms or MINUTE_MS
     found = Minutes(max(offset, start), most=minutes_max, unit_ms=unit_ms)
     left_bytes = bytes_max

@@ -60,6 +60,13 @@ async def test_amounts_and_lags_are_null(damaged: Rest) -> None:
     assert (why["lag"], why["reasons"][0]["code"]) == (None, "damaged")
 
 
+async def test_usage_is_what_is_whole(damaged: Rest) -> None:
+    """The bills of all tenants ask every partition; one that is damaged keeps no month open."""
+    for partition in (0, 1):
+        usage = await get(damaged, f"topics/t/usage?partition={partition}")
+        assert (usage["start_offset"], usage["next_offset"]) == (0, COUNT)
+
+
 async def test_health_names_it(damaged: Rest) -> None:
     found = (await damaged("GET", "health")).document
     assert found["status"] == "critical"

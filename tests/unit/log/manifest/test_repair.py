@@ -7,15 +7,15 @@ import pytest
 from tests.unit.log.bed import TOPIC, Bed, crash, log_records, open_bed, payloads, put
 from tests.unit.log.manifest.test_leftovers import LATE, PLAIN, rolled
 
-from opentalos.adapters.memory import MemoryStorage
+from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
 from opentalos.adapters.memory.storage import StoredRecord
 from opentalos.log.log_store import use_positions
 from opentalos.log.maintenance.verify import Kind, LogVerifier
-from opentalos.log.manifest.manifest import Manifest
+from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.repair import ManifestRepair, Repair
 from opentalos.model.errors import ConfigError, CorruptLog
 from opentalos.model.limits import LogLimits
-from opentalos.model.message import PartitionKey
+from opentalos.model.message import Durability, PartitionKey
 from opentalos.ports.meta_store import Record
 
 KEY = PartitionKey(TOPIC.topic_uuid, 0)
@@ -117,7 +117,7 @@ async def test_what_retention_deleted_is_left_out_only_if_that_is_accepted() -> 
     bed.storage.records[record] = older
     for path in [path for path in bed.storage.files if f"/0/{0:020d}-" in path]:
         del bed.storage.files[path]
-    with pytest.raises(ConfigError, match="begin at offset 3, the manifest at 0"):
+    with pytest.raises(ConfigError, match="offsets 3 to 11, but the manifest begins at 0"):
         await repaired(bed.storage)
     await repaired(bed.storage, accept_loss=True)
     again = await open_bed(bed.storage, limits=PLAIN)
@@ -148,3 +148,49 @@ async def test_a_loss_that_is_accepted_no_longer_refuses() -> None:
 async def test_a_partition_without_files_cannot_be_repaired() -> None:
     with pytest.raises(ConfigError, match="no segment with messages"):
         await repaired(MemoryStorage())
+
+
+async def test_what_the_manifest_knows_is_not_left_out_unless_that_is_accepted() -> None:
+    """The file of its last segment is gone."""
+    bed, _, sent = await long_log(PLAIN, "closed")
+    (record,) = log_records(bed.storage)
+    segments = Manifest.decode(bed.storage.records[record].record.value).segments
+    del bed.storage.files[segments[-1].path(KEY)]
+    with pytest.raises(ConfigError, match="the manifest knows of messages up to 11: --accept-loss"):
+        await repaired(bed.storage)
+    plan = await repaired(bed.storage, accept_loss=True)
+    assert segments[-1].base_offset <= plan.end < len(sent)
+
+
+async def test_a_gap_behind_good_messages_is_not_left_out_unless_that_is_accepted() -> None:
+    """Also if the manifest is gone."""
+    bed, _, _ = await long_log(PLAIN, "closed")
+    (record,) = log_records(bed.storage)
+    segments = Manifest.decode(bed.storage.records.pop(record).record.value).segments
+    del bed.storage.files[segments[2].path(KEY)]
+    with pytest.raises(ConfigError, match="messages from offset 0 on, and a gap between"):
+        await repaired(bed.storage)
+
+
+async def test_other_files_prove_more_than_the_segment_that_seems_to_be_the_last() -> None:
+    bed, _, _ = await long_log(PLAIN, "closed")
+    (record,) = log_records(bed.storage)
+    manifest = Manifest.decode(bed.storage.records[record].record.value)
+    first, last = manifest.segments[0], manifest.segments[-1]
+    newer = first._replace(epoch=last.epoch + 1)
+    bed.storage.files[newer.path(KEY)] = deepcopy(bed.storage.files[first.path(KEY)])
+    del bed.storage.records[record]
+    with pytest.raises(ConfigError, match="other files prove messages up to"):
+        await repaired(bed.storage)
+
+
+async def test_the_epoch_is_above_that_of_every_file() -> None:
+    bed, older, sent = await long_log(PLAIN, "closed")
+    (record,) = log_records(bed.storage)
+    bed.storage.records[record] = older
+    files = MemoryFileStore(bed.storage)
+    await files.create(Segment(12, 9).path(KEY), durability=Durability.SYNCED)
+    assert (await repaired(bed.storage)).after.epoch == 9
+    again = await open_bed(bed.storage, limits=PLAIN)
+    assert await put(again.log(), b"next") == len(sent)
+    await again.store.close()

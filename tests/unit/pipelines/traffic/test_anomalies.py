@@ -97,7 +97,7 @@ def test_any_series_has_an_answer(days: list[float], weekday: int) -> None:
 def test_a_weekday_of_next_to_nothing_overflows_nothing() -> None:
     days = np.array(([1e-300] + [1.0] * 6) * 9)
     days[-7] = 1e12
-    anomaly_of(days, 0, USUAL)
+    assert anomaly_of(days, 0, USUAL) is None
 
 
 def test_rates_are_short() -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from opentalos.catalog.topics.topics import TopicCatalog, all_by_uuid
 from opentalos.log.maintenance.verify import LogVerifier
 from opentalos.log.manifest.repair import ManifestRepair
-from opentalos.model.errors import ConfigError
+from opentalos.model.errors import ConfigError, CorruptLog
 from opentalos.model.message import PartitionKey
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
@@ -21,6 +21,7 @@ class Repaired(NamedTuple):
     start: int  # first offset
     end_before: int  # offset after the last message, as far as it was sealed
     end: int  # the same, now
+    refusal: str = ""  # why it was not repaired
 
 
 async def repair_log(
@@ -28,21 +29,28 @@ async def repair_log(
 ) -> list[Repaired]:
     """Rebuild the manifest of ``wanted``, a topic's uuid or OWNER/NAME and a partition.
 
-    Empty: of every partition whose files prove that its manifest came back older. ``store``: write
-    it. Raises: ConfigError: there is no such topic, or it cannot be rebuilt.
+    Empty: of every partition whose files prove that its manifest came back older; one that cannot
+    be rebuilt stops no other. ``store``: write it. Raises: ConfigError: there is no such topic, or
+    ``wanted`` cannot be rebuilt; CorruptLog.
     """
     names = await _names(meta)
     repair = ManifestRepair(files, meta)
     keys = [_key_of(wanted, names)] if wanted else await _outdated(files, meta)
     done = []
     for key in keys:
-        plan = await repair.plan(key, accept_loss=accept_loss)
+        name = f"{names.get(key.topic_uuid, key.topic_uuid)}/{key.partition}"
+        try:
+            plan = await repair.plan(key, accept_loss=accept_loss)
+        except (ConfigError, CorruptLog) as error:
+            if wanted:
+                raise
+            done.append(Repaired(name, [], 0, 0, 0, 0, str(error)))
+            continue
         if not (wanted or plan.adopted):
             continue  # damage of another kind
         if store:
             await repair.make(key, plan)
         before, after = plan.before.manifest, plan.after
-        name = f"{names.get(key.topic_uuid, key.topic_uuid)}/{key.partition}"
         done.append(
             Repaired(
                 *(name, plan.adopted, len(after.segments)),

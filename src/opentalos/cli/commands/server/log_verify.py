@@ -177,6 +177,8 @@ def repair(
     instead. With --accept-loss the log continues behind the last message that is there, and
     positions of consumer groups beyond it no longer refuse it.
 
+    Exit status: 0 done, 1 at least one partition was not repaired, 2 wrong usage.
+
     Example: talos log repair alice/orders/3 --dry-run --data /var/lib/opentalos
     """
     from opentalos.server.config import load_config
@@ -188,7 +190,11 @@ def repair(
     if every == bool(partition):
         raise click.UsageError("need either TOPIC/PARTITION or --all")
     done = repair_stored_log(config, partition, accept_loss=accept_loss, store=not dry_run)
+    refused = [each for each in done if each.refusal]
     for each in done:
+        if each.refusal:
+            click.echo(f"not repaired: {each.refusal}", err=True)
+            continue
         for path in each.adopted:
             click.echo(f"{'would adopt' if dry_run else 'adopted'} {path}")
         click.echo(
@@ -196,4 +202,6 @@ def repair(
             f"{each.end - 1}; before, the manifest had them up to {each.end_before - 1}"
         )
     what = "to repair, nothing was changed" if dry_run else "repaired"
-    click.echo(f"{counted(len(done), 'partition')} {what}")
+    click.echo(f"{counted(len(done) - len(refused), 'partition')} {what}")
+    if refused:
+        sys.exit(1)
