@@ -90,6 +90,19 @@ async def test_a_stream_of_events_continues_with_the_other_partitions(damaged: R
     await stream.ended()
 
 
+async def test_a_stream_of_new_events_has_the_error_and_the_other_partitions(damaged: Rest) -> None:
+    exchange, stream = follow(damaged, b"/rest/v1/topics/t/events?encoding=text&from=end")
+    while b"event: error" not in b"".join(stream.written):
+        await stream.news()
+    sent = {"messages": [{"text": "later"}]}
+    await damaged("POST", "topics/t/partitions/1/messages", sent, by="alice")
+    while b"later" not in stream.written[-1]:
+        await stream.news()
+    assert b"".join(stream.written).count(b"data: ") == 2
+    exchange.drained()  # type: ignore[misc]
+    await stream.ended()
+
+
 async def test_a_stream_of_damaged_partitions_only_ends_with_the_error(damaged: Rest) -> None:
     path = b"/rest/v1/topics/t/events?encoding=text&from=start&partition=0"
     _, stream = follow(damaged, path)

@@ -115,8 +115,7 @@ async def _spots(call: Call, topic: Topic) -> Sequence[Spot]:
         for partition, fact in zip(fresh, found, strict=True):
             if isinstance(fact, TalosError):
                 raise fact
-            if fact.damage is not None and at == LATEST_OFFSET:
-                raise fact.damage
+            # The end of what is proven, if it is damaged: the first read there says so.
             starts[partition] = fact.offsets.start if at == START_OFFSET else fact.offsets.next
     else:
         times = dict.fromkeys(fresh, int(since))
