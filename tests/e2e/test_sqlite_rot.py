@@ -103,6 +103,7 @@ def test_only_the_partition_of_a_damaged_manifest_is_refused(server: ServerProce
         (value,) = db.execute(query, (name,)).fetchone()
     at = path.read_bytes().index(name.encode() + value) + len(name)
     flip(path, at + value.index(b"[0,1,10,") + len("[0,1,"))
+    assert verified(server).count(f"record {name} in {path} is damaged") == 1
     server.start()
     with closing(RawClient(server.port)) as client:
         clicks.client = views.client = client

@@ -96,9 +96,9 @@ class Written:
         if not reached or await files.read(path, position=reached - 1, bytes_max=1):
             return
         start = await files.read(path, position=0, bytes_max=SEGMENT_HEADER_BYTES)
-        if len(start) == SEGMENT_HEADER_BYTES:
-            if SegmentHeader.decode(start).durability is not Durability.SYNCED:
-                return
+        whole = len(start) == SEGMENT_HEADER_BYTES
+        if whole and SegmentHeader.decode(start).durability is not Durability.SYNCED:
+            return
         text = f"its journal {self._journal} says that {reached} bytes were written"
         raise CorruptLog(f"{path}: bytes before position {reached} are missing: {text}")
 

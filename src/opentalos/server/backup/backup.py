@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Final
@@ -104,6 +105,8 @@ class _Backup:
         raise CorruptLog(f"cannot back up: {missing} is missing, although the records name it")
 
     def _attempt(self) -> Contents:
+        # What a former attempt copied of journals is read with the new copies, and may be trimmed.
+        shutil.rmtree(self._folder / LOG_FOLDER / JOURNALS, ignore_errors=True)
         stored = self._stored()
         listed = self._copy_databases()
         journals = copy_journals(self._files, self._folder / LOG_FOLDER)

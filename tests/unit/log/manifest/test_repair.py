@@ -13,6 +13,7 @@ from opentalos.log.log_store import use_positions
 from opentalos.log.maintenance.verify import Kind, LogVerifier
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.repair import ManifestRepair, Repair
+from opentalos.log.segment.format import BLOCK_HEADER_BYTES
 from opentalos.model.errors import ConfigError, CorruptLog
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import Durability, PartitionKey
@@ -194,3 +195,24 @@ async def test_the_epoch_is_above_that_of_every_file() -> None:
     again = await open_bed(bed.storage, limits=PLAIN)
     assert await put(again.log(), b"next") == len(sent)
     await again.store.close()
+
+
+async def test_a_side_index_proves_more_than_its_segment() -> None:
+    """The manifest is gone, and the last segment is cut at the end of a block."""
+    bed, _, _ = await long_log(PLAIN, "closed")
+    (record,) = log_records(bed.storage)
+    manifest = Manifest.decode(bed.storage.records.pop(record).record.value)
+    content = bed.storage.files[manifest.segments[-1].path(KEY)].content
+    del content[content.index(b"11") - BLOCK_HEADER_BYTES :]
+    with pytest.raises(ConfigError, match=r"\.idx ends at 11: --accept-loss"):
+        await repaired(bed.storage)
+
+
+async def test_the_segment_that_was_written_last_is_not_left_out_unless_that_is_accepted() -> None:
+    bed, _, _ = await long_log(PLAIN, "crashed")
+    (record,) = log_records(bed.storage)
+    unsealed = Manifest.decode(bed.storage.records[record].record.value).unsealed
+    assert unsealed is not None
+    del bed.storage.files[unsealed.path(KEY)]
+    with pytest.raises(ConfigError, match="which was written last: the file is missing"):
+        await repaired(bed.storage)

@@ -10,7 +10,6 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from opentalos.broker.messaging.messages import LATEST_OFFSET, START_OFFSET
 from opentalos.broker.messaging.plain_messages import Bounds, PlainMessages, Spot
 from opentalos.broker.values import Topic
 from opentalos.gateway.http.reply_stream import ReplyStream
@@ -110,13 +109,13 @@ async def _spots(call: Call, topic: Topic) -> Sequence[Spot]:
     since = call.query.get("from", "end")
     if resumed or since in ("start", "end"):
         # Partitions added after the last event are read from their first message.
-        at = START_OFFSET if resumed or since == "start" else LATEST_OFFSET
+        from_start = bool(resumed) or since == "start"
         found = await call.broker.messages.facts_of(call.caller, topic.resource, list(fresh))
         for partition, fact in zip(fresh, found, strict=True):
             if isinstance(fact, TalosError):
                 raise fact
             # The end of what is proven, if it is damaged: the first read there says so.
-            starts[partition] = fact.offsets.start if at == START_OFFSET else fact.offsets.next
+            starts[partition] = fact.offsets.start if from_start else fact.offsets.next
     else:
         times = dict.fromkeys(fresh, int(since))
         starts |= await call.broker.messages.offsets_at(call.caller, topic.resource, times)
