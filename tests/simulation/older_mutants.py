@@ -4,8 +4,9 @@ Each is caught by the anomaly that names what it does: good files deleted, offse
 log that looks empty. The side index is redundant with the checksum of manifests, so both are broken
 together.
 
-Too rare for seeds, so a unit test proves it (``test_leftovers``): the position of a group is beyond
-what is left of a log, and nothing else proves that.
+Too rare for seeds, so unit tests prove it: the position of a group is beyond what is left of a
+log, and nothing else proves that (``test_leftovers``); a lost file of a journal is taken for one
+that was trimmed, and it had the end of a segment (``test_journal``).
 """
 
 from dataclasses import replace

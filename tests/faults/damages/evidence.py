@@ -44,9 +44,7 @@ def is_earlier(world: World, damage: Damage, data: Path) -> bool:
         return damage.kind is Kind.OLDER and not any(wal.exists() for wal in wals)
     left = _contents(data, name)
     if not (data / name).exists() and name.endswith((WAL, JOURNAL_FILE)):
-        # A journal's files are deleted oldest first, and a loss of power brings some back. So one
-        # that is missing before others, and all before it, look as if nobody needed them.
-        return name.endswith(WAL) or not is_last(name, world.contents)
+        return name.endswith(WAL)  # a journal says which of its files are needed
     if name.endswith(WAL):
         return left.whole and left.salts in ((), world.contents[name].salts)
     return left.whole and is_last(name, world.contents)

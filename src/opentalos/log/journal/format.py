@@ -12,6 +12,9 @@ Shape: the payload of a frame: records, big endian
     GROUP: data are bytes of that segment at the position.
     WRITTEN: below the position the segment file itself holds everything durably.
     NEXT: the journal continues in the file with the number ``position``; the last record of a file.
+    TRIMMED: files with a number below ``position`` are needed no more, and may be deleted. A file's
+    header says the same in the place of the partition: the oldest file that was needed when it was
+    made; 0: an earlier version made it, which said nothing of this.
 Files: ``journal/NAME/NUMBER.jnl``, numbers ascend by one; ``journal/NAME/ended``: no file of it is
     needed any more.
 """
@@ -40,6 +43,7 @@ class Kind(IntEnum):
     GROUP = 2
     WRITTEN = 3
     NEXT = 4
+    TRIMMED = 5
 
 
 class Record(NamedTuple):

@@ -121,6 +121,7 @@ class FormerJournal:
         self.begins: dict[str, Place] = {}  # the first frame with a group of the segment
         self._last: dict[str, Place] = {}  # and the last one
         self.written = Written(name)
+        self.needed = 0  # the oldest file that was, as it says; 0: it does not say
         self._references: dict[int, str] = {}
         self._folders: dict[str, dict[str, None]] = {}  # segments, by the folder of a partition
 
@@ -220,6 +221,9 @@ class FormerJournal:
             if kind == Kind.NEXT:
                 following = position
                 continue
+            if kind == Kind.TRIMMED:
+                self.needed = max(self.needed, position)
+                continue
             path = self._references.get(reference)
             if path is None:  # its name was in a damaged frame
                 continue
@@ -270,7 +274,7 @@ class FormerJournal:
     def note_damage(self, place: Place, text: str) -> None:
         """Bytes before ``place`` are not what was written."""
         self.damage = self.damage or f"journal {self.name} is damaged: {text}"
-        self._damaged = place
+        self._damaged = place if self._damaged is None else max(self._damaged, place)
 
     def excuse(self) -> None:
         """Its damage concerns nobody: no partition can have used it."""
@@ -287,47 +291,65 @@ async def read_former(
 
     Raises: CorruptLog: it is missing. Unavailable, RecoveryStuck, OutcomeUnknown: call again.
     """
-    found = FormerJournal(name, memory)
-    try:
-        return await _read_into(found, files, fence)
-    except BaseException:
-        found.forget_all()
-        raise
-
-
-async def _read_into(found: FormerJournal, files: FileStore, fence: Fence) -> FormerJournal:
-    name = found.name
     paths = await files.list(folder_of(name))
     if ended_path(name) in paths:
-        return found
-    run = last_run([number for path in paths if (number := number_of(path)) is not None])
-    if not run:
+        return FormerJournal(name, memory)
+    numbers = sorted(number for path in paths if (number := number_of(path)) is not None)
+    if not numbers:
         raise CorruptLog(f"journal {name} is missing")
-    number, end = run[0], run[-1]
-    lengths = await _fenced_all(name, run, fence)
-    while True:
-        path = file_path(name, number)
-        try:
-            length = lengths[number] if number in lengths else await fence(path)
-            following = await _read_file(files, path, number, length, found)
-        except NotFound as error:
-            raise await _gone(files, name, number, end) from error
-        if following is None:
-            break
-        number = following
-    if number < end:
-        await _check_unused(file_path(name, number + 1), found, fence)
+    run = last_run(numbers)
+    found = await _read(FormerJournal(name, memory), files, [], run, fence)
+    if _lacks_files(found, run[0]):  # then what is left before them is needed as well
+        found.forget_all()
+        left = [number for number in numbers if found.needed <= number < run[0]]
+        found = await _read(FormerJournal(name, memory), files, left, run, fence)
+        found.note_damage(Place(run[0], 0), f"{file_path(name, run[0] - 1)} is missing")
     if found.damage:  # of one without a segment: perhaps its first write was torn
         _log.log(logging.ERROR if found.segments() else logging.WARNING, "%s", found.damage)
     _log.info("journal %s is fenced: %d segments need it", name, len(found.segments()))
     return found
 
 
+def _lacks_files(found: FormerJournal, oldest: int) -> bool:
+    """Whether files below ``oldest`` are gone although the journal does not say that they may."""
+    return oldest > found.needed > 0
+
+
+async def _read(
+    found: FormerJournal, files: FileStore, before: list[int], run: list[int], fence: Fence
+) -> FormerJournal:
+    """Take in the files ``before`` a gap, then the last run of files and what continues it."""
+    numbers, number = [*before, *run], run[0]
+    try:
+        lengths = await _fenced_all(found.name, numbers, fence)
+        for each in before:
+            await _take_file(found, files, each, lengths, fence)
+        while (following := await _take_file(found, files, number, lengths, fence)) is not None:
+            number = following
+        if number < run[-1]:
+            await _check_unused(found, number + 1, run[-1], fence)
+    except BaseException as error:
+        found.forget_all()
+        if isinstance(error, NotFound):
+            raise await _gone(files, found.name, number, run[-1]) from error
+        raise
+    return found
+
+
+async def _take_file(
+    found: FormerJournal, files: FileStore, number: int, lengths: dict[int, int], fence: Fence
+) -> int | None:
+    """The number of the file that continues it. Raises: NotFound: it is gone."""
+    path = file_path(found.name, number)
+    length = lengths[number] if number in lengths else await fence(path)
+    return await _read_file(files, path, number, length, found)
+
+
 def last_run(numbers: Sequence[int]) -> list[int]:
     """The numbers up to the largest without a gap.
 
-    Files are deleted oldest first, so one before a gap is not needed: a loss of power has brought
-    back what was deleted.
+    Files are deleted oldest first, so one before a gap is not needed, if none in the gap is: a loss
+    of power has brought back what was deleted.
     """
     run: list[int] = []
     for number in sorted(numbers):
@@ -359,15 +381,16 @@ async def _gone(files: FileStore, name: str, number: int, end: int) -> Exception
     return CorruptLog(f"{file_path(name, number)} is missing")
 
 
-async def _check_unused(path: str, found: FormerJournal, fence: Fence) -> None:
-    """A file that no record names was made, but never written to."""
+async def _check_unused(found: FormerJournal, number: int, end: int, fence: Fence) -> None:
+    """A file that no record names was made, but never written to; and it is the last one."""
+    path = file_path(found.name, number)
     try:
         length = await fence(path)
     except NotFound:
         return
-    if length > SEGMENT_HEADER_BYTES:
-        number = number_of(path) or 0
-        found.note_damage(Place(number, length), f"{path} is used, but no record names it")
+    if length > SEGMENT_HEADER_BYTES or number < end:
+        text = f"{path} is used, but no record names it"
+        found.note_damage(Place(number, length), text)
 
 
 def _take_all(
@@ -408,6 +431,7 @@ async def _read_file(
         found.note_damage(Place(number, length), f"{path}: {error}")
         return None
     position, following = SEGMENT_HEADER_BYTES, None
+    found.needed = max(found.needed, header.partition)
     reached = header.base_offset  # number of the next record
     unproven: list[tuple[FoundBlock, int]] = []  # frames behind bytes that are none
     async with aclosing(valid_blocks(files, path, header.seed, position, length)) as frames:

@@ -115,6 +115,8 @@ class Journal:
         self._joined: deque[Member] = deque()  # each segment once at most
         self._in_flight: list[Group] = []
         self._notes: dict[str, int] = {}  # by segment: below which it needs the journal no more
+        self._needed = FIRST_FILE  # the oldest file that is
+        self._noted = FIRST_FILE  # the same, as the journal says durably
         self._task: asyncio.Task[None] | None = None
         self._closing: dict[asyncio.Task[None], None] = {}  # of files that are continued
 
@@ -221,9 +223,17 @@ class Journal:
             member.leave()
 
     async def trim(self) -> None:
-        """Delete the oldest files that nothing holds; never the one that is written."""
-        for number in list(self.lengths):
-            if self.dead is not None or number == self._number or self.held(number):
+        """Delete the oldest files that nothing holds; never the one that is written.
+
+        The journal says so first, and the files are deleted at a later call: else nobody could
+        distinguish them from files that were lost.
+        """
+        needed = next((n for n in self.lengths if n == self._number or self.held(n)), self._number)
+        if self.dead is None and needed > self._needed:
+            self._needed = needed
+            self._wake()
+        for number in [number for number in self.lengths if number < self._noted]:
+            if self.dead is not None:
                 return
             await self._place.files.delete(file_path(self.name, number))
             del self.lengths[number]
@@ -265,7 +275,7 @@ class Journal:
 
     async def _run(self) -> None:
         try:
-            while self.dead is None and (self._waiting or self._joined or self._notes):
+            while self.dead is None and self._has_work:
                 await asyncio.sleep(0)  # the groups that answer the last frame join this one
                 if self.lengths[self._number] >= self._place.file_bytes_max:
                     await self._continue()
@@ -279,9 +289,17 @@ class Journal:
             self.fail(error)
             raise
 
+    @property
+    def _has_work(self) -> bool:
+        notes = self._notes or self._needed > self._noted
+        return bool(self._waiting or self._joined or notes)
+
     async def _commit(self) -> None:
         """One frame of what waits."""
         parts: list[bytes] = []
+        needed = self._needed
+        if needed > self._noted:
+            parts += (record_header(Kind.TRIMMED, 0, needed, 0), b"")
         notes, self._notes = self._notes, {}
         for path, position in notes.items():
             parts += (record_header(Kind.WRITTEN, self._reference(path, parts), position, 0), b"")
@@ -290,7 +308,7 @@ class Journal:
         number = self._number
         groups = self._in_flight = self._take(began_s)
         self._holds[number] = self._holds.get(number, 0) + len(groups)
-        synced = not groups
+        synced = not groups or needed > self._noted
         for path, position, data, _, must_be_synced in groups:
             synced = synced or must_be_synced
             reference = self._reference(path, parts)
@@ -298,6 +316,7 @@ class Journal:
         if not parts:
             return
         await self._write(parts, synced=synced)
+        self._noted = needed
         counters.commit_s.observe(loop.time() - began_s)
         counters.frame_groups.observe(len(groups))
         if self.dead is not None:
@@ -397,7 +416,9 @@ class Journal:
         self._seed = place.new_seed()
         # The NEXT record of the file before has a number, too.
         first = self._records + (number > FIRST_FILE)
-        header = SegmentHeader(self._seed, number, first, place.now_ms(), 0, Durability.SYNCED)
+        header = SegmentHeader(
+            self._seed, number, first, place.now_ms(), self._noted, Durability.SYNCED
+        )
         try:
             self.lengths[number] = await file.commit([header.encode()])
         except BaseException:

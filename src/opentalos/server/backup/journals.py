@@ -1,11 +1,10 @@
 """Copies the journals of a server that may be writing them.
 
-A file of a journal is used only after the one before says so. So the newest is copied first, and
-no copy then is of a file that the copy before does not lead to, or leads to a file without a copy.
-What is trimmed meanwhile is durable in segments, which are copied later.
+A file of a journal is used only after the one before says so, and deleted only after the newest
+says that it is needed no more. So the newest is copied first; and again, if it was not the newest
+any more, or an older one was gone. What is trimmed is durable in segments, which are copied later.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,37 +22,42 @@ def copy_journals(files: Path, target: Path) -> dict[str, Copied]:
     Raises: OSError; StoreUnavailable: a journal continues faster than it can be copied.
     """
     names = sorted(path.name for path in (files / JOURNALS).glob("*"))
-    return {path: copied for name in names for path, copied in _copy_journal(files, target, name)}
+    return {
+        path: copied
+        for name in names
+        for path, copied in _copy_journal(files, target, name).items()
+    }
 
 
-def _copy_journal(files: Path, target: Path, name: str) -> Iterator[tuple[str, Copied]]:
-    newest = _newest(files, name)
+def _copy_journal(files: Path, target: Path, name: str) -> dict[str, Copied]:
+    whole: dict[str, Copied] = {}  # files that are written no more
     for _ in range(ATTEMPTS_MAX):
-        path = file_path(name, newest) if newest else ended_path(name)
-        copied = _copy(files, target, path)
-        found = _newest(files, name)
-        if found == newest:  # nothing continues what was copied
-            break
-        newest = found
-    else:
-        raise StoreUnavailable(f"journal {name} continues faster than it can be copied; try again")
-    if copied is not None:
-        yield path, copied
-    for number in sorted(_numbers(files, name), reverse=True):
-        if number < newest and (older := _copy(files, target, file_path(name, number))):
-            yield file_path(name, number), older
-
-
-def _newest(files: Path, name: str) -> int:
-    """The number of the newest file; 0: the journal has ended, or was never used."""
-    if (files / ended_path(name)).exists():
-        return 0
-    return max(_numbers(files, name), default=0)
+        numbers = _numbers(files, name)  # the newest, copied after this, says why others are gone
+        if not numbers:
+            for path in whole:
+                (target / path).unlink()
+            ended = _copy(files, target, ended_path(name))
+            return {ended_path(name): ended} if ended else {}
+        newest = file_path(name, numbers[0])
+        copied = _copy(files, target, newest)
+        if copied is None or _numbers(files, name)[:1] != numbers[:1]:
+            (target / newest).unlink(missing_ok=True)  # it may lack its end
+            continue
+        older = [file_path(name, number) for number in numbers[1:]]
+        for path in older:
+            if path not in whole and (made := _copy(files, target, path)):
+                whole[path] = made
+        if all(path in whole for path in older):
+            return {**whole, newest: copied}
+    raise StoreUnavailable(f"journal {name} continues faster than it can be copied; try again")
 
 
 def _numbers(files: Path, name: str) -> list[int]:
+    """Of the files, newest first; empty: the journal has ended, or was never used."""
+    if (files / ended_path(name)).exists():
+        return []
     found = (number_of(path.name) for path in (files / JOURNALS / name).glob("*"))
-    return [number for number in found if number is not None]
+    return sorted((number for number in found if number is not None), reverse=True)
 
 
 def _copy(files: Path, target: Path, path: str) -> Copied | None:

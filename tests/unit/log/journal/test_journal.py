@@ -19,7 +19,7 @@ from tests.unit.log.journal.journals import (
 from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
 from opentalos.log.journal.format import ended_path, file_path
 from opentalos.log.journal.former import last_run, read_former
-from opentalos.log.journal.journal import NOWHERE
+from opentalos.log.journal.journal import NOWHERE, Journal
 from opentalos.log.segment.format import SEGMENT_HEADER_BYTES
 from opentalos.model.errors import (
     CorruptLog,
@@ -144,15 +144,82 @@ async def test_only_what_nothing_holds_is_trimmed_and_never_the_last_file() -> N
     third = await journal.append(OTHER, 65, b"c")
     assert (first, second, third) == (1, 2, 3)
     journal.release(second)
-    await journal.trim()
+    await trim(journal)
     assert len(journal_files(storage)) == 3  # the first is held, and the order is kept
     journal.release(first)
     await journal.trim()
-    assert journal_files(storage) == ["00000003.jnl"]
+    assert len(journal_files(storage)) == 3  # the journal does not say yet that they are not needed
+    await trim(journal)
+    assert journal_files(storage)[0] == "00000003.jnl"
     journal.release(third)
+    await trim(journal)
+    assert "00000003.jnl" not in journal_files(storage)
+    assert file_path(NAME, journal.number) in storage.files
+    assert (await former(storage)).damage == ""
+
+
+async def trim(journal: Journal) -> None:
+    """Let it say what is not needed, then delete that."""
     await journal.trim()
-    assert journal_files(storage) == ["00000003.jnl"]
-    assert (await former(storage)).extents(OTHER).joined() == b"c"
+    await until(lambda: not journal._has_work)
+    await journal.trim()
+
+
+async def test_a_file_that_others_follow_was_used_although_it_is_empty_now() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage), file_bytes_max=ONE_FRAME)
+    for at in range(4):
+        await journal.append(SEGMENT, 64 + at, b"x")
+    del storage.files[file_path(NAME, 1)].content[-5:]  # the record of continuing
+    storage.files[file_path(NAME, 2)].content.clear()
+    found = await former(storage)
+    assert f"{file_path(NAME, 2)} is used, but no record names it" in found.damage
+
+
+@pytest.mark.parametrize("gone", [(1,), (1, 2), (2,), (1, 2, 3)])
+async def test_a_lost_file_is_no_trimmed_one(gone: tuple[int, ...]) -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage), file_bytes_max=ONE_FRAME)
+    for at in range(3):
+        await journal.append(SEGMENT, 64 + at, b"x")
+    await journal.append(OTHER, 64, b"y")
+    assert (await former(storage)).damage == ""
+    for number in gone:
+        del storage.files[file_path(NAME, number)]
+    found = await former(storage)
+    assert f"{file_path(NAME, max(gone))} is missing" in found.damage
+    with pytest.raises(CorruptLog):
+        found.extents("topic/2/00000000000000000000-1.log")
+
+
+async def test_files_that_are_not_needed_may_be_gone_or_back() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage), file_bytes_max=ONE_FRAME)
+    for at in range(4):
+        await journal.append(OTHER, 64 + at, b"x")
+    first = storage.files[file_path(NAME, 1)]
+    for number in (1, 2, 3):
+        journal.release(number)
+    await trim(journal)
+    assert file_path(NAME, 3) not in storage.files
+    assert (await former(storage)).damage == ""
+    storage.files[file_path(NAME, 1)] = first
+    assert (await former(storage)).damage == ""
+
+
+async def test_a_journal_of_an_earlier_version_does_not_say_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage), file_bytes_max=ONE_FRAME)
+    monkeypatch.setattr(journal, "_noted", 0)
+    for at in range(3):
+        monkeypatch.setattr(journal, "_needed", 0)
+        await journal.append(SEGMENT, 64 + at, b"x")
+    monkeypatch.setattr(journal, "_noted", 0)
+    for number in (1, 2):
+        storage.files.pop(file_path(NAME, number))
+    assert (await former(storage)).needed == 0
 
 
 async def test_what_a_segment_holds_itself_is_not_replayed() -> None:

@@ -71,17 +71,24 @@ def test_a_journal_that_continues_meanwhile_is_copied_from_its_newest_file(
     assert copied == ["00000002.jnl", "00000003.jnl", "00000002.jnl", "00000001.jnl"]
 
 
-def test_what_is_trimmed_meanwhile_is_left_out(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("gone", [1, 2])
+def test_what_is_trimmed_meanwhile_is_left_out_and_the_newest_says_so(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: int
 ) -> None:
-    write(files, file_path(NAME, 1))
-    write(files, file_path(NAME, 2))
+    for number in (1, 2, 3):
+        write(files, file_path(NAME, number))
 
     def step(name: str) -> None:
-        (files / file_path(NAME, 1)).unlink(missing_ok=True)
+        path = files / file_path(NAME, gone)
+        if copied and path.exists():
+            write(files, file_path(NAME, 3), b"says that it is needed no more")
+            path.unlink()
 
-    before_copies(monkeypatch, step)
-    assert sorted(copy_journals(files, tmp_path / "copy")) == [file_path(NAME, 2)]
+    copied = before_copies(monkeypatch, step)
+    found = copy_journals(files, tmp_path / "copy")
+    assert copied.count("00000003.jnl") == 2
+    assert file_path(NAME, gone) not in found
+    assert found[file_path(NAME, 3)].bytes == len("says that it is needed no more")
 
 
 def test_a_journal_that_ends_meanwhile_is_copied_as_ended(

@@ -68,9 +68,10 @@ class GoodFiles:
         elif cut.endswith(SEGMENT_SUFFIX):
             partition = _partition(cut)
             lost = frozenset(messages_of(before)) - self._present(partition, journals=False)
+            left = self._present(partition)  # nothing continues a file that is shorter
             for path, kept in self._good.items():
                 if _partition(path) == partition:
-                    self._good[path] = kept - lost
+                    self._good[path] = (kept - lost) & left
 
     def missing(self) -> Iterator[str]:
         """Texts about segments whose messages no file has any more."""

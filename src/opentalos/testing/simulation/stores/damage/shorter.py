@@ -1,7 +1,8 @@
-"""Files that come back shorter: emptied, or cut within a block, a frame or an index.
+"""Files that come back shorter: emptied, or cut within a block, a frame or an index; or not at all.
 
-A cut exactly behind a block or frame is left out: nothing in the file shows it. Promise I1 says
-what is known of it.
+A segment that is gone is known from its manifest, so only files of journals are deleted. A cut
+exactly behind a block or frame is left out: nothing in the file shows it. Promise I1 says what is
+known of it.
 """
 
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from opentalos.testing.simulation.stores.stored_logs import SEGMENT_HEADER_BYTES
 INDEX_SUFFIX = ".idx"
 KINDS = (SEGMENT_SUFFIX, JOURNAL_SUFFIX, INDEX_SUFFIX)
 EMPTIED = 0.3  # of the files; the others are cut
+DELETED = 0.5  # of the files of journals that would be emptied
 NEAR_END = 0.5  # of the cuts, in the last block or frame
 
 
@@ -24,7 +26,7 @@ class Cut(NamedTuple):
 
 
 def shorten(disk: SimulatedDisk) -> Cut | None:
-    """Empty or cut a file of any kind; None: there is none."""
+    """Empty or cut a file of any kind, or delete one of a journal; None: there is none."""
     rng = disk.troubles.rng
     kinds = {suffix: _candidates(disk, suffix) for suffix in KINDS}
     found = [suffix for suffix, paths in kinds.items() if paths]
@@ -48,6 +50,8 @@ def shorten(disk: SimulatedDisk) -> Cut | None:
         file.fenced_bytes = min(file.fenced_bytes, length)
     if path.endswith(JOURNAL_SUFFIX):
         disk.damaged_journals[path] = "shorter"
+        if not length and rng.random() < DELETED:
+            del disk.files[path]
     return Cut(path, content)
 
 
