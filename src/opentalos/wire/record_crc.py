@@ -10,7 +10,8 @@ from typing import Final
 
 from google_crc32c import value as _crc32c
 
-_MEMBER: Final = b',"crc":"'
+CRC: Final = "crc"  # the member
+_MEMBER: Final = b',"%b":"' % CRC.encode()
 _END: Final = b'"}'
 _DIGITS: Final = 8
 CRC_BYTES: Final = len(_MEMBER) + _DIGITS + len(_END) - 1  # what it adds to a record

@@ -117,18 +117,26 @@ def check_known(key: PartitionKey, manifest: Manifest, end: int) -> None:
 
 async def check_reached(
     context: LogContext, key: PartitionKey, manifest: Manifest, end: int
-) -> None:
-    """Raises: CorruptLog: metering, a deletion or a consumer group was further than ``end``."""
+) -> bool | None:
+    """Whether a loss of power took messages that groups had read; None: unknown.
+
+    Raises: CorruptLog: metering, a deletion or a consumer group was further than ``end``.
+    """
     check_known(key, manifest, end)
     if manifest.cut:
-        return
+        return True
     try:
         read = await context.read_by_groups(key)
     except TalosError as error:
         _log.warning("%s: positions of groups are not compared: %s", name_of(key), error)
-        return
-    if read > end:
-        raise CorruptLog(_short(key, end, "the position of a consumer group", read))
+        return manifest.cut
+    if read <= end:
+        return False
+    text = _short(key, end, "the position of a consumer group", read)
+    if manifest.cut is None:  # an earlier version noted no losses, so it proves nothing
+        _log.warning("%s, unless a loss of power took flushed messages before the upgrade", text)
+        return True
+    raise CorruptLog(text)
 
 
 def _short(key: PartitionKey, end: int, what: str, next_offset: int) -> str:

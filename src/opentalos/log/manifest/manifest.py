@@ -29,7 +29,7 @@ from opentalos.log.metering.meter import Mark
 from opentalos.log.segment.format import segment_path
 from opentalos.model.errors import CorruptLog, ManifestFull, NewerFormat
 from opentalos.model.message import PartitionKey
-from opentalos.wire.record_crc import checked, with_crc
+from opentalos.wire.record_crc import CRC, checked, with_crc
 
 _VERSION_WITHOUT_FLOOR = 4
 MANIFEST_VERSION = 5
@@ -99,8 +99,8 @@ class Manifest:
     late: bool = False  # the unsealed segment may have no file yet
     floor: int = 0  # nothing below it is given to readers; its segments are dropped later
     # A loss of power may have taken flushed messages that groups had read: their positions prove
-    # nothing of this log.
-    cut: bool = False
+    # nothing of this log. None: unknown, since an earlier version wrote the record.
+    cut: bool | None = False
 
     @property
     def unsealed(self) -> Segment | None:
@@ -213,8 +213,8 @@ class Manifest:
             fields.update(version=_VERSION_WITHOUT_FLOOR, late=True)
         if self.floor > self.start:
             fields.update(version=MANIFEST_VERSION, floor=self.floor)
-        if self.cut:
-            fields["cut"] = True
+        if self.cut is not False:
+            fields["cut"] = self.cut
         if self.end_state:
             fields["end_state"] = b64encode(self.end_state).decode()
         if self.handed_over:
@@ -271,6 +271,6 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
         journal=fields.get("journal", ""),
         late=fields.get("late", False),
         floor=fields.get("floor", 0),
-        cut=fields.get("cut", False),
+        cut=fields.get("cut", False if CRC in fields else None),
         metered=Mark(*map(int, metered)) if metered else None,
     )

@@ -101,8 +101,9 @@ async def open_partition(
             # Another owner may have taken over meanwhile and have ended the journal that had the
             # rest, which must not count as "not done".
             await _check_owned(context, key, versioned)
+        cut = versioned.manifest.cut
         if not claim.judged:  # what this process made and never registered, it never acknowledged
-            await _judge(context, claim, versioned, leftovers, unnamed, recovered)
+            cut = await _judge(context, claim, versioned, leftovers, unnamed, recovered)
         claim.recovered(recovered.tail_end)
     except CorruptLog as error:
         # Or have added or dropped these files.
@@ -115,7 +116,8 @@ async def open_partition(
         versioned.manifest.epoch, recovered.next_offset, recovered.state, recovered.tail
     )
     segment = await create_segment(context, key, settings.durability, start)
-    sealed = _within(versioned.manifest.with_last_sealed(recovered.sealed), recovered)
+    sealed = replace(versioned.manifest.with_last_sealed(recovered.sealed), cut=cut)
+    sealed = _within(sealed, recovered)
     entry = Segment(segment.view.base_offset, segment.epoch)
     try:
         _check_guard(context, key)
@@ -291,14 +293,19 @@ async def _judge(
     leftovers: Leftovers,
     unnamed: Unnamed,
     recovered: RecoveredEnd,
-) -> None:
-    """Raises: CorruptLog: something proves that the log was longer. TalosError: not known."""
+) -> bool | None:
+    """Whether the log was cut; see ``Manifest``.
+
+    Raises: CorruptLog: something proves that the log was longer. TalosError: not known.
+    """
     end, manifest = recovered.tail_end, versioned.manifest
+    cut = manifest.cut
     try:
         await leftovers.judge(unnamed, end, may_be_cut=recovered.may_be_cut)
         if not recovered.may_be_cut:
-            await check_reached(context, leftovers.key, manifest, end)
+            cut = await check_reached(context, leftovers.key, manifest, end)
         await check_last_segment(context.files, leftovers.key, manifest)
     except CorruptLog:
         claim.damaged(versioned, recovered.view(leftovers.key))
         raise
+    return cut

@@ -406,6 +406,29 @@ async def test_no_log_ends_before_what_its_groups_have_read(ends: str) -> None:
     await again.store.close()
 
 
+@pytest.mark.parametrize("ends", ["closed", "crashed"])
+async def test_an_earlier_version_did_not_say_that_a_loss_of_power_took_what_groups_read(
+    ends: str,
+) -> None:
+    bed = await open_bed(limits=PLAIN)
+    await put(bed.log(), b"left")
+    await (bed.store.close() if ends == "closed" else crash(bed))
+    (path,) = log_records(bed.storage)
+    stored = bed.storage.records[path].record
+    value = stored.value[: stored.value.index(b',"crc"')] + b"}"
+    bed.storage.records[path].record = bed.storage.record(value, stored.version)
+
+    async def read_to(key: PartitionKey) -> int:
+        return 6
+
+    for next_offset in (1, 2, 3):  # its record says it from now on
+        again = await open_bed(bed.storage, limits=PLAIN)
+        use_positions(again.store, read_to)
+        assert (await again.log().offsets()).next == next_offset
+        assert await put(again.log(), b"more") == next_offset
+        await crash(again)
+
+
 async def test_a_seal_leaves_a_witness_of_a_single_group() -> None:
     bed = await open_bed(limits=PLAIN)
     await put(bed.log(), b"only")

@@ -1,5 +1,7 @@
 """A manifest with a flipped bit is refused, alone; servers of two versions read each other's."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.log.bed import crash, open_bed, payloads, put
 
@@ -28,8 +30,10 @@ FORMER = (
 
 def test_servers_with_and_without_checksums_read_each_other() -> None:
     assert MANIFEST.encode() == with_crc(FORMER)
-    assert Manifest.decode(FORMER) == MANIFEST
-    assert Manifest.decode(FORMER[:-1] + b',"unknown":"x"}') == MANIFEST
+    former = replace(MANIFEST, cut=None)
+    assert Manifest.decode(FORMER) == former
+    assert Manifest.decode(FORMER[:-1] + b',"unknown":"x"}') == former
+    assert [Manifest.decode(each.encode()) for each in (MANIFEST, former)] == [MANIFEST, former]
 
 
 def test_no_flipped_bit_of_a_manifest_is_believed() -> None:
@@ -39,7 +43,8 @@ def test_no_flipped_bit_of_a_manifest_is_believed() -> None:
             damaged = bytearray(value)
             damaged[position] ^= 1 << bit
             try:
-                assert Manifest.decode(bytes(damaged)) == MANIFEST  # the name of the checksum
+                found = Manifest.decode(bytes(damaged))
+                assert replace(found, cut=False) == MANIFEST  # the name of the checksum
             except (CorruptLog, NewerFormat):
                 continue
 
