@@ -111,6 +111,7 @@ class LogStore:
         server: str,
         limits: LogLimits,
         guard: OwnershipGuard | None = None,
+        instance: str = "",
     ) -> None:
         self.counters, self.journaled = LogCounters(), limits.journaled
         self._partitions: dict[PartitionKey, PartitionLog] = {}
@@ -120,7 +121,7 @@ class LogStore:
         self.time = TrustedTime(limits, clock.wall_ms, lambda: asyncio.get_running_loop().time())
         self._end_marks = EndMarks(limits)
         lanes = _lanes(limits, self.counters)
-        manifests = ManifestStore(meta, clock.token(INSTANCE_BYTES).hex())
+        manifests = ManifestStore(meta, instance or clock.token(INSTANCE_BYTES).hex())
         registered = Registered(manifests)
         guard = guard or SingleServerGuard()
         journaled = JournaledFiles(

@@ -82,6 +82,11 @@ class ClusterOwnershipGuard:
         """See OwnershipGuard: nobody takes over from a server whose session is valid."""
         return self._membership.valid
 
+    def living(self) -> frozenset[str]:
+        """See OwnershipGuard: those that are expected to register again live, too."""
+        servers = [*self._state.live().values(), *self._state.expected().values()]
+        return frozenset(server.incarnation for server in servers)
+
     async def confirm_owner(self, key: PartitionKey) -> None:
         """See OwnershipGuard: with an old copy of the assignments nothing may be taken back."""
         await self._state.assignments.refresh(assignment_path(key.topic_uuid))

@@ -84,6 +84,16 @@ def records_of(payload: bytes) -> Iterator[Record]:
         at += count_bytes
 
 
+def journal_name(instance: str, count: int) -> str:
+    """Of the journal that a server makes after ``count - 1`` others."""
+    return f"{instance}-{count}"
+
+
+def instance_of(name: str) -> str:
+    """The server that made the journal; see ``JournalSettings``."""
+    return name.rpartition("-")[0]
+
+
 def folder_of(name: str) -> str:
     """Where the files of a journal lie."""
     return f"{ROOT}/{name}"

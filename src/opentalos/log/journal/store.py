@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from opentalos.log.counters import JournalFigures
 from opentalos.log.journal.extents import Extents
+from opentalos.log.journal.format import journal_name
 from opentalos.log.journal.former import FormerJournal, Memory, read_former
 from opentalos.log.journal.journal import Journal
 from opentalos.log.journal.journaled_file import JournaledFile
@@ -249,7 +250,7 @@ class JournaledFiles:
 
     def _next_name(self) -> str:
         self._count += 1
-        return f"{self.settings.instance}-{self._count}"
+        return journal_name(self.settings.instance, self._count)
 
     def _made(self, journal: Journal) -> None:
         self.own[journal.name] = journal

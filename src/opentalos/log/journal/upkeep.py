@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
-from opentalos.log.journal.format import ROOT, ended_path, number_of
+from opentalos.log.journal.format import ROOT, ended_path, instance_of, number_of
 from opentalos.log.journal.former import FormerJournal
 from opentalos.log.journal.journal import Journal, end_journal
 from opentalos.log.journal.journaled_file import JournaledFile, written_quietly
@@ -69,13 +69,12 @@ class Named(Protocol):
 
 
 class Held(Protocol):
-    """What former journals have; see ``manifest/held_segments.py``. ``alone``: no other server
-    lives. ``recover_soon`` opens partitions that a journal is kept for; ``forget_if_settled`` lets
-    a journal forget a segment, if nobody needs what it has.
+    """What former journals have; see ``manifest/held_segments.py``. ``living``: instances of the
+    servers that live. ``recover_soon`` opens partitions that a journal is kept for;
+    ``forget_if_settled`` lets a journal forget a segment, if nobody needs what it has.
     """
 
-    @property
-    def alone(self) -> bool: ...
+    def living(self) -> frozenset[str]: ...
     def recover_soon(self, keys: Iterable[PartitionKey]) -> None: ...
     async def forget_if_settled(self, former: FormerJournal, path: str) -> bool: ...
     async def is_written(self, former: FormerJournal, path: str) -> bool: ...
@@ -99,8 +98,8 @@ class JournalUpkeep:
         self._files, self._journaled = files, journaled
         self._registered, self._reopen, self._roll = registered, reopen, roll
         self._held = held
-        self._first: asyncio.Task[None] | None = None  # see ``known``
-        self._all_known = False
+        self._reading: asyncio.Task[None] | None = None  # see ``known``
+        self._lived: frozenset[str] | None = None  # instances at that time
         self._waits_until_s = 0.0  # for journals that cannot be read; loop time
         self._to_roll: dict[str, None] = {}  # late segments whose files are not made yet
         self._rolls: dict[asyncio.Task[None], None] = {}
@@ -121,7 +120,7 @@ class JournalUpkeep:
     async def close(self) -> None:
         """End the passes; the journals stay as they are."""
         self._to_roll.clear()
-        own = [task for task in (self._task, self._first) if task is not None]
+        own = [task for task in (self._task, self._reading) if task is not None]
         tasks = [*self._rolls, *own]
         for task in tasks:
             task.cancel()
@@ -158,40 +157,37 @@ class JournalUpkeep:
             await _apart(f"journal {former.name}", self._end_former(former))
 
     async def known(self) -> None:
-        """Return once the journals of servers that ended were read, which a manifest that came back
-        older does not name. Raises: TalosError: call again.
+        """Return once the journals of all servers that ended were read, since a manifest that came
+        back older does not name them. Raises: TalosError: call again.
         """
-        if self._all_known:
-            return
-        if self._first is None:
-            self._first = asyncio.get_running_loop().create_task(
-                self._read_unnamed(), name="log-journal-search"
-            )
-            self._first.add_done_callback(self._first_ended)
-        await asyncio.shield(self._first)
+        while True:
+            living = self._held.living()
+            if self._lived is not None and self._lived <= living:
+                self._lived = living
+                return
+            if self._reading is None:
+                self._reading = asyncio.get_running_loop().create_task(
+                    self._read_of_ended(living), name="log-journal-search"
+                )
+                self._reading.add_done_callback(self._search_ended)
+            await asyncio.shield(self._reading)
 
-    def _first_ended(self, task: asyncio.Task[None]) -> None:
-        self._first = None
-        if not task.cancelled() and task.exception() is None:
-            self._all_known = True
+    def _search_ended(self, _: asyncio.Task[None]) -> None:
+        self._reading = None
 
-    async def _read_unnamed(self) -> None:
+    async def _read_of_ended(self, living: frozenset[str]) -> None:
         """Raises: StoreUnavailable: a journal was not read, and it is worth waiting for."""
         now_s = asyncio.get_running_loop().time()
         self._waits_until_s = self._waits_until_s or now_s + UNREAD_WAIT_S
         left = {path.split("/")[1] for path in await self._files.list(ROOT) if _is_part(path)}
         left.difference_update(self._journaled.own, self._journaled.formers)
-        if left and not self._held.alone:  # openings read the others, as far as their servers ended
-            try:
-                left.difference_update(await self._registered.journals())
-            except (CorruptLog, NewerFormat) as error:  # of one partition, which says so itself
-                _log.warning("journals that no manifest names are not looked for: %s", error)
-                return
+        ended = sorted(name for name in left if instance_of(name) not in living)
         room = asyncio.Semaphore(READS_AT_ONCE)
-        unread = await asyncio.gather(*(self._unread(name, room) for name in sorted(left)))
+        unread = await asyncio.gather(*(self._unread(name, room) for name in ended))
         waits = " and ".join(name for name in unread if name)
         if waits and now_s < self._waits_until_s:
             raise StoreUnavailable(f"not read yet: journal {waits}")
+        self._lived, self._waits_until_s = living, 0.0
 
     async def _unread(self, name: str, room: asyncio.Semaphore) -> str:
         """Read a journal; its name, if that may be done later."""

@@ -15,7 +15,6 @@ from opentalos.log.manifest.aside import set_aside
 from opentalos.log.manifest.leftovers import NO_OFFSET, Found, examine, least_base
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import NOTHING
-from opentalos.log.partition.ownership_guard import SingleServerGuard
 from opentalos.log.segment.format import partition_and_epoch
 from opentalos.model.errors import CorruptLog, NotFound, NotOwner
 from opentalos.model.message import PartitionKey
@@ -30,10 +29,9 @@ class HeldSegments:
         self._context, self.recover_soon = context, recover_soon
         self._lost: set[str] = set()  # segments with messages of topics that nothing knows
 
-    @property
-    def alone(self) -> bool:
-        """Whether no other server lives."""
-        return isinstance(self._context.guard, SingleServerGuard)
+    def living(self) -> frozenset[str]:
+        """Instances of the servers that live."""
+        return self._context.guard.living()
 
     async def forget_if_settled(self, former: FormerJournal, path: str) -> bool:
         """Let the journal forget the segment; False: it must keep it. Raises: TalosError."""

@@ -26,15 +26,17 @@ class OwnershipGuard(Protocol):
     long to wait before the manifest of a partition with an unsealed segment is read again, since
     its former owner is about to seal it; 0: claim it now. ``steady``: False while coordination is
     away, when nothing new is begun. ``certain``: False once it was away for so long that another
-    server may have taken over what is open here; storage will tell then. Two linearizable checks,
-    Unavailable without an answer: ``confirm_owner``, before a partition of another server is
-    claimed, raises what ``refusal`` returns; ``confirm_topic`` raises TopicNotExist.
+    server may have taken over what is open here; storage will tell then. ``living``:
+    instances of the servers that live. Two linearizable checks, Unavailable without an answer:
+    ``confirm_owner``, before a partition of another server is claimed, raises what ``refusal``
+    returns; ``confirm_topic`` raises TopicNotExist.
     """
 
     def refusal(self, key: PartitionKey) -> TalosError | None: ...
     def wait_s(self, key: PartitionKey, former: Manifest) -> float: ...
     def steady(self) -> bool: ...
     def certain(self) -> bool: ...
+    def living(self) -> frozenset[str]: ...
     async def confirm_owner(self, key: PartitionKey) -> None: ...
     async def confirm_topic(self, key: PartitionKey) -> None: ...
 
@@ -57,6 +59,10 @@ class SingleServerGuard:
     def certain(self) -> bool:
         """Always."""
         return True
+
+    def living(self) -> frozenset[str]:
+        """There is no other server."""
+        return frozenset()
 
     async def confirm_owner(self, key: PartitionKey) -> None:
         """There is no other."""

@@ -74,11 +74,13 @@ class Manifests:
 
     def __init__(self, needed: Needed, journals: set[str] | None = None) -> None:
         self._needed, self._journals = needed, journals or set()
+        self.lives: set[str] = set()  # instances of servers
 
     async def needed(self, path: str) -> bool:
         return await self._needed(path)
 
-    alone = False
+    def living(self) -> frozenset[str]:
+        return frozenset(self.lives)
 
     def recover_soon(self, keys: Iterable[PartitionKey]) -> None:
         """Nobody opens them."""

@@ -119,8 +119,9 @@ async def test_a_crash_at_any_step_of_a_recovery_loses_nothing() -> None:
 async def test_a_planned_move_leaves_nothing_in_the_journal_and_disturbs_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(HeldSegments, "alone", False)  # as in a cluster
     bed = await written(partitions=2)
+    living = frozenset((bed.store._context.manifests.instance,))  # as in a cluster
+    monkeypatch.setattr(HeldSegments, "living", lambda self: living)
     epoch = manifest(bed.storage, 1).epoch
     await bed.store.hand_off(PartitionKey(TOPIC.topic_uuid, 0), NotOwner("moved"))
     assert manifest(bed.storage).journal == ""

@@ -59,6 +59,9 @@ class ScriptedGuard:
     def certain(self) -> bool:
         return self.sure
 
+    def living(self) -> frozenset[str]:
+        return frozenset()
+
     async def confirm_owner(self, key: PartitionKey) -> None:
         self.confirmed.append("owner")
 
