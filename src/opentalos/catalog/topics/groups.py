@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from opentalos.catalog.records.record_index import Codec, RecordIndex, record_path
-from opentalos.catalog.topics.pattern import Pattern
+from opentalos.catalog.topics.pattern import topic_pattern
 from opentalos.model.errors import (
     AlreadyExists,
     BadRequest,
@@ -52,7 +52,7 @@ class TopicGroup:
         if self.type == TopicGroupType.TOPIC_SET:
             wanted = frozenset(self.topics) - excluded
             return wanted.__contains__
-        pattern = Pattern(self.pattern)
+        pattern = topic_pattern(self.pattern)
         return lambda name: name not in excluded and pattern.matches(name)
 
 
@@ -65,7 +65,7 @@ def check_topic_group(group: TopicGroup) -> None:
         for name in names:
             check_topic_name(name)
     if group.type == TopicGroupType.TOPIC_PATTERN:
-        Pattern(group.pattern)
+        topic_pattern(group.pattern)
     elif not group.topics:
         raise BadRequest("a topic group of type TOPIC_SET must name its topics")
 

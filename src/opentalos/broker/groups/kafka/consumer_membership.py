@@ -1,7 +1,6 @@
 """KafkaConsumerService: members of groups whose assignments the server decides (KIP-848)."""
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -11,19 +10,21 @@ from opentalos.broker.groups.kafka.groups import KafkaGroups
 from opentalos.broker.groups.kafka.hosted import GroupName
 from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup
 from opentalos.broker.groups.kafka.scope import readable_topics
-from opentalos.broker.groups.kafka.topic_regex import compile_regex
+from opentalos.catalog.topics.pattern import Pattern
 from opentalos.catalog.topics.topic import Topic
 from opentalos.group.kafka.consumer_member import JOINS, ConsumerAnswer, ConsumerHeartbeat
 from opentalos.group.kafka.values import Refusal
+from opentalos.model.errors import BadRequest
 from opentalos.model.identity import Principal
 
 REGEX_S = 5.0  # a new topic is found by the expression of a member after this time
 NAMES_MAX = 10_000  # of one subscription
+_WORK_PER_PIECE = 10_000  # steps of a pattern, which take 1 to 2 ms
 
 
 @dataclass(slots=True)
 class _Matches:
-    pattern: re.Pattern[str]
+    regex: str
     until_s: float
     topics: Mapping[str, Topic]
 
@@ -54,7 +55,7 @@ class KafkaConsumerService:
             return ConsumerAnswer(refusal=Refusal.UNKNOWN_MEMBER_ID)
         try:
             topics = await self._topics(caller, name, heartbeat, shown)
-        except ValueError as error:
+        except BadRequest as error:
             return ConsumerAnswer(refusal=Refusal.INVALID_REGULAR_EXPRESSION, text=str(error))
         if heartbeat.epoch == JOINS and await self._has_workers(caller, name, topics):
             text = "workers of another protocol read under the group's name"
@@ -92,7 +93,7 @@ class KafkaConsumerService:
     ) -> Mapping[str, Topic] | None:
         """What the member subscribes to now, by uuid; None: it is not known, or leaves.
 
-        Looked up with every heartbeat: topics come, go and grow. Raises: ValueError.
+        Looked up with every heartbeat: topics come, go and grow. Raises: BadRequest.
         """
         if heartbeat.epoch < JOINS:
             return None
@@ -107,7 +108,7 @@ class KafkaConsumerService:
         if names is None and regex is None:
             return None
         if len(names or ()) > NAMES_MAX:
-            raise ValueError(f"a subscription has at most {NAMES_MAX} topics")
+            raise BadRequest(f"a subscription has at most {NAMES_MAX} topics")
         found: dict[str, Topic] = {}
         for topic_name in names or ():
             pair = self._groups.topic_user(caller, name.name, topic_name)
@@ -126,15 +127,18 @@ class KafkaConsumerService:
     ) -> Mapping[str, Topic]:
         now_s = asyncio.get_running_loop().time()
         known = self._matches.get(key)
-        if known is not None and known.pattern.pattern == regex and now_s < known.until_s:
+        if known is not None and known.regex == regex and now_s < known.until_s:
             return known.topics
-        pattern = compile_regex(regex)
-        topics = list(readable_topics(self._context, caller))
-        fits = await self._context.work.each(
-            caller.id, topics, lambda topic: pattern.fullmatch(shown(topic)) is not None
-        )
-        found = {topic.uuid: topic for topic, fit in zip(topics, fits, strict=True) if fit}
-        self._matches[key] = _Matches(pattern, now_s + REGEX_S, found)
+        pattern = Pattern(regex)
+        found: dict[str, Topic] = {}
+        async with self._context.work.turn(caller.id, patient=True) as turn:
+            for topic in readable_topics(self._context, caller):
+                if pattern.matches(shown(topic)):
+                    found[topic.uuid] = topic
+                if pattern.work > _WORK_PER_PIECE:
+                    pattern.work = 0
+                    await turn.pause()
+        self._matches[key] = _Matches(regex, now_s + REGEX_S, found)
         return found
 
     def _forget_matches(self, name: GroupName, hosted: HostedConsumerGroup) -> None:

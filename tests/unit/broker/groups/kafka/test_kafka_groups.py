@@ -272,9 +272,23 @@ async def test_the_server_assigns_and_grants() -> None:
         assert [unit.worker for unit in units] == ["kafka:m1", "kafka:m1"]
         second = await beat(ALICE, "g", heartbeat("m2", 0, names=None, regex="t.*"), names)
         assert second.assignment == frozenset()
-        refused = await beat(ALICE, "g", heartbeat("m3", 0, regex="(t+)+"), names)
+        refused = await beat(ALICE, "g", heartbeat("m3", 0, regex="(?=t)"), names)
         assert refused.refusal is Refusal.INVALID_REGULAR_EXPRESSION
+        assert "character 2: of the groups with (? only (?: is supported" in refused.text
         assert (await join(w, ALICE)).refusal is Refusal.INCONSISTENT_GROUP_PROTOCOL
+
+
+async def test_an_expression_that_ruins_backtracking_engines_stops_nobody() -> None:
+    async with world(kafka_group=LIMITS) as w:
+        await w.topic(ALICE, "a" * 60)
+        wanted = await w.topic(ALICE, "a" * 59 + "b")
+        beat = w.broker.kafka_groups.consumers.heartbeat
+        for number, regex in enumerate(("a?" * 60 + "b", "(a|aa)+b", "(.?){200}b")):
+            joined = heartbeat("m", 0, names=None, regex=regex)
+            answer = await beat(ALICE, f"g{number}", joined, lambda topic: topic.name)
+            assert answer.assignment is not None
+            assert {part.topic for part in answer.assignment} == {wanted.uuid}
+        assert w.broker.context.work.counters.pauses > 0
 
 
 async def test_a_classic_group_is_not_joined_by_heartbeats() -> None:
