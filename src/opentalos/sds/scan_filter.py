@@ -39,13 +39,13 @@ _OPERATORS: Final[Mapping[str, ConditionOperator]] = {
     ">=": ConditionOperator.GREATER_OR_EQUAL,
 }
 _WORDS: Final = frozenset(("AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE"))
-_TOKEN: Final = re.compile(
-    r"""\s*(?:
-      (?P<bytes>[xX]'(?:[0-9a-fA-F]{2})*')
-    | (?P<number>-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])
-    | (?P<word>[^\W\d]\w*)
+_TOKEN: Final = re.compile(  # what a repetition took is not tried again: the text is a client's
+    r"""\s*+(?:
+      (?P<bytes>[xX]'(?:[0-9a-fA-F]{2})*+')
+    | (?P<number>-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)(?![\w.])
+    | (?P<word>[^\W\d]\w*+)
     | (?P<name>`[^`]+`)
-    | (?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*")
+    | (?P<text>'(?:[^']|'')*'(?!')|"(?:[^"]|"")*"(?!"))
     | (?P<sign><=|>=|<>|!=|==|[=<>()])
     | (?P<end>$)
     )""",

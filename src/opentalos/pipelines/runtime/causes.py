@@ -10,7 +10,7 @@ from opentalos.model.names import SYSTEM_TOPICS
 _TEXT_MAX = 500  # characters of a cause that are shown
 # The line that ends a Python traceback, and a link of a Java stack: "a.b.SomeError: what happened".
 _LINK = re.compile(
-    r"^(?:\s*Caused by: |pyspark\.\S+: )?"
+    r"^(?:[ \t]*+Caused by: |pyspark\.\S+: )?"
     r"(?P<kind>(?:[A-Za-z_][\w$]*\.)+[A-Z][\w$]*|[A-Z]\w*(?:Error|Exception|Interrupt|Exit))"
     r"(?:: (?P<text>.*))?$",
     re.MULTILINE,

@@ -10,7 +10,7 @@ import click
 from opentalos.model.errors import BadRequest
 
 Types = Mapping[str, str]  # by column, as REST names them
-_CONDITION: Final = re.compile(r"\s*([^\s=!<>]+)\s*(=|!=|>=|<=|>|<)\s*(.*?)\s*")
+_CONDITION: Final = re.compile(r"([^\s=!<>]++)\s*+(=|!=|>=|<=|>|<)(.*)")
 _NULL: Final = "null"
 _BOOLS: Final = {"true": True, "false": False}
 ROW_HELP: Final = (
@@ -38,11 +38,11 @@ def row_of(given: Sequence[str], types: Types) -> dict[str, Any]:
 
 def condition_of(text: str, types: Types) -> dict[str, Any]:
     """Parse a condition like ``n >= 5``. Raises: click.BadParameter."""
-    found = _CONDITION.fullmatch(text)
+    found = _CONDITION.fullmatch(text.strip())
     if found is None:
         raise click.BadParameter(f"{text!r} is not COLUMN OPERATOR VALUE", param_hint="--if")
     column, operator, value = found.groups()
-    return {"column": column, "operator": operator, "value": _value(column, value, types)}
+    return {"column": column, "operator": operator, "value": _value(column, value.strip(), types)}
 
 
 def rows_of(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
