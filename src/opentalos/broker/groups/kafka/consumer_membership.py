@@ -131,12 +131,21 @@ class KafkaConsumerService:
             return known.topics
         pattern = Pattern(regex)
         found: dict[str, Topic] = {}
-        async with self._context.work.turn(caller.id, patient=True) as turn:
-            for topic in readable_topics(self._context, caller):
+        topics = iter(readable_topics(self._context, caller))
+
+        def match_a_piece() -> bool:
+            """Returns: whether topics may be left."""
+            pattern.work = 0
+            for topic in topics:
                 if pattern.matches(shown(topic)):
                     found[topic.uuid] = topic
                 if pattern.work > _WORK_PER_PIECE:
-                    pattern.work = 0
+                    return True
+            return False
+
+        if match_a_piece():
+            async with self._context.work.turn(caller.id, patient=True) as turn:
+                while match_a_piece():
                     await turn.pause()
         self._matches[key] = _Matches(regex, now_s + REGEX_S, found)
         return found
