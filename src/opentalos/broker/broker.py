@@ -415,13 +415,7 @@ def open_broker(
     guard = cluster.guard if cluster is not None else SingleServerGuard()
     keys = TenantKeys(meta, clock, config.encryption)
     log = LogStore(
-        files=files,
-        meta=meta,
-        clock=clock,
-        server=config.server,
-        limits=config.log,
-        guard=guard,
-        instance=config.incarnation,
+        files=files, meta=meta, clock=clock, server=config.server, limits=config.log, guard=guard
     )
     if config.encryption is not None:
         use_keys(log, keys)

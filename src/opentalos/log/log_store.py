@@ -111,7 +111,6 @@ class LogStore:
         server: str,
         limits: LogLimits,
         guard: OwnershipGuard | None = None,
-        instance: str = "",
     ) -> None:
         self.counters, self.journaled = LogCounters(), limits.journaled
         self._partitions: dict[PartitionKey, PartitionLog] = {}
@@ -121,9 +120,9 @@ class LogStore:
         self.time = TrustedTime(limits, clock.wall_ms, lambda: asyncio.get_running_loop().time())
         self._end_marks = EndMarks(limits)
         lanes = _lanes(limits, self.counters)
-        manifests = ManifestStore(meta, instance or clock.token(INSTANCE_BYTES).hex())
-        registered = Registered(manifests)
         guard = guard or SingleServerGuard()
+        manifests = ManifestStore(meta, guard.instance or clock.token(INSTANCE_BYTES).hex())
+        registered = Registered(manifests)
         journaled = JournaledFiles(
             files,
             JournalSettings(

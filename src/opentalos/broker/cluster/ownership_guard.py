@@ -82,6 +82,11 @@ class ClusterOwnershipGuard:
         """See OwnershipGuard: nobody takes over from a server whose session is valid."""
         return self._membership.valid
 
+    @property
+    def instance(self) -> str:
+        """See OwnershipGuard."""
+        return self._membership.me.incarnation
+
     def living(self) -> frozenset[str]:
         """See OwnershipGuard: those that are expected to register again live, too."""
         servers = [*self._state.live().values(), *self._state.expected().values()]

@@ -27,11 +27,14 @@ class OwnershipGuard(Protocol):
     its former owner is about to seal it; 0: claim it now. ``steady``: False while coordination is
     away, when nothing new is begun. ``certain``: False once it was away for so long that another
     server may have taken over what is open here; storage will tell then. ``living``:
-    instances of the servers that live. Two linearizable checks, Unavailable without an answer:
-    ``confirm_owner``, before a partition of another server is claimed, raises what ``refusal``
-    returns; ``confirm_topic`` raises TopicNotExist.
+    instances of the servers that live; ``instance``: this one's, empty: it has none. Two
+    linearizable checks, Unavailable without an answer: ``confirm_owner``, before a partition of
+    another server is claimed, raises what ``refusal`` returns; ``confirm_topic`` raises
+    TopicNotExist.
     """
 
+    @property
+    def instance(self) -> str: ...
     def refusal(self, key: PartitionKey) -> TalosError | None: ...
     def wait_s(self, key: PartitionKey, former: Manifest) -> float: ...
     def steady(self) -> bool: ...
@@ -43,6 +46,8 @@ class OwnershipGuard(Protocol):
 
 class SingleServerGuard:
     """The guard of a single server, which owns everything and deletes topics itself."""
+
+    instance = ""
 
     def refusal(self, key: PartitionKey) -> TalosError | None:
         """Nothing is refused."""

@@ -39,6 +39,8 @@ ELSEWHERE = NotOwner("served by s2", "s2:1")
 class ScriptedGuard:
     """A guard whose answers a test sets."""
 
+    instance = ""
+
     def __init__(self) -> None:
         self.refused: TalosError | None = None
         self.looks = 0  # before the former owner's segment may be recovered
