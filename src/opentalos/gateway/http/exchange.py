@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from opentalos.gateway.http.fairness.body_budget import Hold
+from opentalos.gateway.http.fairness.pool import Hold
 from opentalos.gateway.http.reply_format import TEXT, head, head_saying
 from opentalos.gateway.http.reply_stream import ReplyStream
 from opentalos.model.address import network_of

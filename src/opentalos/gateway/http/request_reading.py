@@ -13,7 +13,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from opentalos.gateway.http.connection_host import ConnectionHost
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.http.fairness.body_budget import Hold
+from opentalos.gateway.http.fairness.pool import Hold
 from opentalos.gateway.http.request_target import reason_of
 
 HEADERS_MAX = 100  # header lines of one request

@@ -15,10 +15,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
+from opentalos.gateway.http.fairness.pool import Hold
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.model.address import is_local, network_of
 from opentalos.model.errors import InvalidCredential
+from opentalos.model.settings.kafka import UNKNOWN_BYTES_MAX
 from opentalos.wire.kafka.codec import KafkaFormatError
 
 # Requests before reading pauses. After a stall of the loop hundreds of small ones wait in the
@@ -29,7 +31,6 @@ _COPIED_BYTES = 64 << 10
 _IN_PLACE_BYTES = 64 << 10
 # Nor is a larger one: its memory would be cleared, which holds the loop, for a few bytes sent.
 _IN_PLACE_BYTES_MAX = 4 << 20
-UNKNOWN_BYTES_MAX = 64 << 10  # of a request before the client has authenticated
 _SIZE = struct.Struct(">i")
 
 _log = logging.getLogger("opentalos.kafka")
@@ -56,12 +57,12 @@ class CallStart(Protocol):
 
 
 class _Pending:
-    """A request from its frame to its response. ``tenant``: whose memory it takes."""
+    """A request from its frame to its response. ``hold``: the memory that it takes."""
 
-    __slots__ = ("bytes", "call", "pieces", "tenant")
+    __slots__ = ("call", "hold", "pieces")
 
-    def __init__(self, tenant: str, count: int) -> None:
-        self.tenant, self.bytes = tenant, count
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
         self.call: KafkaCall | None = None
         self.pieces: Pieces | None = None  # None: not answered yet
 
@@ -89,12 +90,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._left_unread = 0  # when the client was last seen to read
         self._stalled = self._paused = self._ending = self._starting = self._partial = False
         self._sends_soon = False
+        self._known = False  # counted for its tenant
 
     @property
     def tenant(self) -> str:
-        """Whose memory the requests take; a client that is not known yet counts by its address."""
-        session = self.session
-        return session.caller.owner_id if session.authenticated else f"/{self.network}"
+        """Whose memory the requests take; a guest, and who is not known yet, counts by address."""
+        caller = self.session.caller
+        return f"/{self.network}" if caller.anonymous else caller.owner_id
+
+    @property
+    def stranger(self) -> bool:
+        """Whether the client has not authenticated."""
+        return not self.session.authenticated
 
     # --- transport callbacks -----------------------------------------------------------------
 
@@ -112,6 +119,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.abort()
             return
         self._gateway.admit(self.session, transport.get_extra_info("peercert"))
+        self._look_who()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Those that only read are given up, others complete; their responses are discarded."""
@@ -122,6 +130,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._large = None
         self._port.forget(self)
         self._give_up()
+
+    def _look_who(self) -> None:
+        """Count the connection for its tenant once the client has authenticated."""
+        session = self.session
+        if session.authenticated:
+            self._known = True
+            if not self._port.is_known(self, admin=session.caller.admin):
+                session.ends = True
+                self._refuse("its tenant has too many connections")
 
     def pause_writing(self) -> None:
         """The client does not read: no request is started until it does."""
@@ -192,13 +209,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _reserve(self, size: int) -> bool:
         """Take memory before the bytes come; False: there is none now, and none is read."""
-        tenant = self.tenant
-        if self._port.take(tenant, size):
-            self._reserved = _Pending(tenant, size)
+        hold = self._port.memory.take(self, size, only=not (self._waiting or self._under_way))
+        if hold is not None:
+            self._reserved = _Pending(hold)
             return True
         self._pause()
         self._needs_room = True
-        self._port.wait_for_room(self)
+        self._port.memory.wait(self)
         self._set_deadline()
         return False
 
@@ -295,13 +312,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
             pending = under_way.popleft()
             self._alone = False  # if one was alone, it was this one
             out += pending.pieces or []
-            self._port.release(pending.tenant, pending.bytes)
+            self._port.memory.release(pending.hold)
         if self._transport is None:
             return
         if out:
             self._transport.writelines(out)
             if self._stalled:
                 self._port.is_unread(self, self._unread())
+        if not self._known:
+            self._look_who()
         if self.session.ends and not self._ending:
             self._ending = True
             self._drop_waiting()
@@ -409,7 +428,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             waiting.append(self._reserved)
             self._reserved = None
         for pending in waiting:
-            self._port.release(pending.tenant, pending.bytes)
+            self._port.memory.release(pending.hold)
 
     def abort(self) -> None:
         """Cut the connection without waiting."""

@@ -6,17 +6,19 @@ Kafka does not load it.
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
 from opentalos.gateway.http.fairness.connections import ConnectionRoom, OpenConnections
 from opentalos.gateway.http.tls import TlsContext
+from opentalos.gateway.kafka.memory import RequestMemory
 from opentalos.model.settings.kafka import KafkaSettings
 
 SWEEP_S = 1.0  # resolution of every time limit of the port
 SWEPT_MAX = 1_000  # connections looked at in one turn of the loop
 
+_KEPT = 50  # part of the connections that only administrators take
 LINES_PER_S_MAX = 20  # log lines of failed requests; the next line counts those left out
 
 _access = logging.getLogger("opentalos.access")
@@ -30,16 +32,13 @@ class KafkaConnection(Protocol):
 
     @property
     def tenant(self) -> str:
-        """Whose memory its requests take."""
+        """Whose connection it is."""
 
     def expire(self) -> None:
         """The deadline passed."""
 
     def look(self) -> None:
         """Once a second: end if its client's key or token does not hold any more."""
-
-    def resume(self) -> None:
-        """There may be memory for its next request."""
 
     def drain(self) -> None:
         """Close at once if idle, else after the requests under way."""
@@ -67,15 +66,15 @@ class KafkaPort:
         self.requests_by_api: Counter[str] = Counter()
         self.failures_by_error: Counter[str] = Counter()  # of our classes, so they are few
         self._lines = self._left_out = 0  # of the log, in this second
-        self.request_bytes = 0  # of requests in memory
         self.unread_bytes = 0  # of answers that clients do not read
         self.draining = False
         self._open: OpenConnections[KafkaConnection] = OpenConnections(
             settings, lambda tls: protocol(self), room
         )
-        self._bytes_of: dict[str, int] = {}  # of requests in memory, by tenant
-        # Connections that wait for memory: by tenant, which take turns, and in order.
-        self._short: OrderedDict[str, deque[KafkaConnection]] = OrderedDict()
+        self.memory = RequestMemory(settings)
+        self._strangers: dict[KafkaConnection, None] = {}  # oldest first
+        self._tenant_of: dict[KafkaConnection, str] = {}  # of the others
+        self._held: Counter[str] = Counter()  # connections by tenant
         self._unread: dict[KafkaConnection, int] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -99,15 +98,47 @@ class KafkaPort:
     # --- what connections report ---------------------------------------------------------------
 
     def admit(self, connection: KafkaConnection) -> bool:
-        """Count the connection; False if there are too many, in all or of its address."""
-        admitted = self._open.admit(connection)
+        """Count the connection of a stranger; False if there are too many, in all or of its
+        address. The one that has been a stranger for longest gives way."""
+        admitted = self._open.admit(connection, self._cut_stranger)
+        if admitted:
+            self._strangers[connection] = None
         self.refused += not admitted
         return admitted
+
+    def _cut_stranger(self) -> bool:
+        if not self._strangers:
+            return False
+        oldest = next(iter(self._strangers))
+        del self._strangers[oldest]
+        self.cut += 1
+        oldest.abort()
+        return True
+
+    def is_known(self, connection: KafkaConnection, *, admin: bool) -> bool:
+        """The client has authenticated; False if its tenant has too many connections.
+
+        A tenant may have as many as stay free for others. Some places are left to administrators.
+        """
+        self._strangers.pop(connection, None)
+        tenant, held = connection.tenant, self._held[connection.tenant]
+        most = self.settings.connections_max
+        if not admin and held >= most - most // _KEPT - len(self._tenant_of):
+            return False
+        self._tenant_of[connection] = tenant
+        self._held[tenant] = held + 1
+        return True
 
     def forget(self, connection: KafkaConnection) -> None:
         """The connection is gone."""
         self.is_read(connection)
         self._open.forget(connection)
+        self._strangers.pop(connection, None)
+        tenant = self._tenant_of.pop(connection, None)
+        if tenant is not None:
+            self._held[tenant] -= 1
+            if not self._held[tenant]:
+                del self._held[tenant]
 
     def failed(self, peer: str, request: str, error: Exception) -> None:
         """Count and log a failed request; so many lines a second."""
@@ -120,49 +151,6 @@ class KafkaPort:
         if self._left_out:
             fields["left_out"], self._left_out = self._left_out, 0
         _access.info("request failed", extra=fields)
-
-    def take(self, tenant: str, count: int) -> bool:
-        """Count the bytes of a request; False: there is no room now.
-
-        A tenant gets half of the memory at most, so that one alone cannot keep others out; a first
-        request always fits.
-        """
-        held, most = self._bytes_of.get(tenant, 0), self.settings.requests_bytes_total_max
-        total = self.request_bytes + count
-        if (self.request_bytes and total > most) or (held and held + count > most // 2):
-            return False
-        self.request_bytes = total
-        self._bytes_of[tenant] = held + count
-        return True
-
-    def wait_for_room(self, connection: KafkaConnection) -> None:
-        """``resume`` is called once there may be room."""
-        self._short.setdefault(connection.tenant, deque()).append(connection)
-
-    def release(self, tenant: str, count: int) -> None:
-        """Return the bytes of a request."""
-        self.request_bytes -= count
-        left = self._bytes_of.get(tenant, 0) - count
-        if left > 0:
-            self._bytes_of[tenant] = left
-        else:
-            self._bytes_of.pop(tenant, None)
-        if self._short:
-            asyncio.get_running_loop().call_soon(self._resume_some)
-
-    def _resume_some(self) -> None:
-        """The first of each tenant in turn, until all of these have to wait again."""
-        refused = 0
-        while refused < len(self._short):
-            tenant, waiting = self._short.popitem(last=False)
-            connection = waiting.popleft()
-            if waiting:
-                self._short[tenant] = waiting
-            connection.resume()
-            again = self._short.get(tenant)
-            if again and again[-1] is connection:
-                again.rotate(1)  # it keeps its place
-                refused += 1
 
     def is_unread(self, connection: KafkaConnection, count: int) -> None:
         """A client does not read its answers. Of too many bytes, the most are dropped."""

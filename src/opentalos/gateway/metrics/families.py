@@ -150,7 +150,7 @@ def _kafka(port: KafkaPort) -> Iterator[Metric]:
     text = "Failed requests of clients of Kafka by error."
     yield _labelled("kafka_failures", text, "error", port.failures_by_error)
     text = "Bytes of requests of clients of Kafka in memory."
-    yield _gauge("kafka_request_bytes", text, port.request_bytes)
+    yield _gauge("kafka_request_bytes", text, port.memory.bytes)
     text = "Bytes of answers that clients of Kafka do not read."
     yield _gauge("kafka_unread_bytes", text, port.unread_bytes)
 

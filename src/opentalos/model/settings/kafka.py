@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from opentalos.model.address import split_address
 from opentalos.model.limits import need
 
+UNKNOWN_BYTES_MAX = 64 << 10  # of a request before the client has authenticated
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSettings:

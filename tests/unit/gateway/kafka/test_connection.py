@@ -77,7 +77,7 @@ async def test_frames_arrive_whole_and_in_order(step: int) -> None:
     await send(connection, b"".join(struct.pack(">i", len(each)) + each for each in frames), step)
     assert [bytes(frame) for frame in calls.frames] == frames
     assert all(frame.readonly for frame in calls.frames)
-    assert port.request_bytes == 0
+    assert port.memory.bytes == 0
 
 
 @pytest.mark.parametrize(("size", "taken"), [(MIB, MIB), (32 * MIB, 64 * KIB)])
@@ -87,4 +87,4 @@ async def test_only_a_request_of_a_few_megabytes_has_memory_before_it_comes(
     connection, _, port = opened()
     await send(connection, struct.pack(">i", size), 4)
     assert len(connection.get_buffer(0)) == taken
-    assert port.request_bytes == size, "counted all the same"
+    assert port.memory.bytes == size, "counted all the same"

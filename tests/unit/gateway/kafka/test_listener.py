@@ -1,14 +1,17 @@
-"""The memory of the port: who gets it, and who waits for it in which order."""
+"""The port's memory and connections: who gets them, and who waits in which order."""
 
 import asyncio
 from dataclasses import dataclass, field
 
+from opentalos.gateway.http.fairness.pool import Hold
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.model.settings.kafka import KafkaSettings
 from opentalos.server.ports.kafka import announced
 
 KIB = 1 << 10
-SETTINGS = KafkaSettings(request_bytes_max=64 * KIB, requests_bytes_total_max=256 * KIB)
+SETTINGS = KafkaSettings(
+    request_bytes_max=64 * KIB, requests_bytes_total_max=256 * KIB, connections_max=100
+)
 
 
 @dataclass(eq=False)
@@ -17,17 +20,24 @@ class Waiting:
 
     port: KafkaPort
     tenant: str
-    served: list["Waiting"]
+    served: list["Waiting"] = field(default_factory=list)
     count: int = 64 * KIB
+    stranger: bool = False
     network: str = ""
     deadline_s: float = field(default=0.0)
     aborted: bool = False
+    hold: Hold | None = None
 
     def resume(self) -> None:
-        if self.port.take(self.tenant, self.count):
+        self.hold = self.port.memory.take(self, self.count, only=True)
+        if self.hold is not None:
             self.served.append(self)
         else:
-            self.port.wait_for_room(self)
+            self.port.memory.wait(self)
+
+    def release(self) -> None:
+        assert self.hold is not None
+        self.port.memory.release(self.hold)
 
     def abort(self) -> None:
         self.aborted = True
@@ -37,8 +47,8 @@ class Waiting:
     def drain(self) -> None: ...
 
 
-def port() -> KafkaPort:
-    return KafkaPort(SETTINGS, lambda _: asyncio.Protocol())
+def port(settings: KafkaSettings = SETTINGS) -> KafkaPort:
+    return KafkaPort(settings, lambda _: asyncio.Protocol())
 
 
 async def test_a_tenant_gets_half_of_the_memory_and_others_the_rest() -> None:
@@ -50,41 +60,95 @@ async def test_a_tenant_gets_half_of_the_memory_and_others_the_rest() -> None:
     other = Waiting(made, "other", served)
     other.resume()
     assert served == [*greedy[:2], other]
-    made.release("greedy", 64 * KIB)
+    greedy[0].release()
+    other.release()
     await asyncio.sleep(0)
     assert served == [*greedy[:2], other, greedy[2]], "in order"
-    assert made.request_bytes == 3 * 64 * KIB
+    assert made.memory.bytes == 2 * 64 * KIB
+
+
+async def test_two_tenants_leave_room_for_a_third_and_many_for_one_more() -> None:
+    made = port()
+    for number in range(8):
+        for _ in range(9):
+            Waiting(made, f"greedy-{number}", count=4 * KIB).resume()
+    last = Waiting(made, "other", count=4 * KIB)
+    last.resume()
+    assert last.hold is not None
+
+
+async def test_strangers_share_a_small_part() -> None:
+    made = port()
+    strangers = [Waiting(made, f"/192.0.2.{n}", stranger=True) for n in range(9)]
+    for connection in strangers:
+        connection.resume()
+    assert len([each for each in strangers if each.hold is not None]) == 1
+    known = [Waiting(made, "known") for _ in range(2)]
+    for connection in known:
+        connection.resume()
+    assert all(each.hold is not None for each in known)
+
+
+async def test_a_small_request_waits_for_no_large_ones() -> None:
+    made = port()
+    for number in range(4):
+        Waiting(made, f"greedy-{number}").resume()
+    small = Waiting(made, "greedy-0", count=KIB)
+    small.resume()
+    assert small.hold is not None
+    assert made.memory.take(small, KIB, only=False) is None, "but one of each connection"
 
 
 async def test_who_waits_takes_turns() -> None:
     made, served = port(), list[Waiting]()
-    for tenant in ("one", "two"):
-        for _ in range(2):
-            Waiting(made, tenant, served).resume()
-    assert len(served) == 4
-    waiting = [Waiting(made, tenant, served) for tenant in ("one", "one", "three", "two")]
+    first = [Waiting(made, tenant, served) for tenant in ("one", "two", "three", "four")]
+    for connection in first:
+        connection.resume()
+    assert served == first
+    waiting = [Waiting(made, tenant, served) for tenant in ("one", "one", "five", "two")]
     for connection in waiting:
         connection.resume()
     assert len(served) == 4
-    made.release("one", 64 * KIB)
-    made.release("two", 64 * KIB)
+    first[0].release()
+    first[1].release()
     await asyncio.sleep(0)
     assert served[4:] == [waiting[0], waiting[2]]
-    assert made.request_bytes == 256 * KIB
+    assert made.memory.bytes == 256 * KIB
 
 
-async def test_a_single_request_always_fits() -> None:
+async def test_the_oldest_stranger_gives_way_and_no_client_that_is_known() -> None:
+    made = port(KafkaSettings(connections_max=3, connections_address_max=0))
+    known, *strangers = (Waiting(made, str(number)) for number in range(5))
+    assert made.admit(known)
+    assert made.is_known(known, admin=False)
+    assert [made.admit(each) for each in strangers] == [True] * 4
+    assert [each.aborted for each in strangers] == [True, True, False, False]
+    for each in strangers[:2]:
+        made.forget(each)
+    assert not known.aborted
+    assert (made.cut, made.refused) == (2, 0)
+
+
+async def test_a_tenant_s_connections_leave_places_for_others_and_administrators() -> None:
     made = port()
-    assert made.take("one", 300 * KIB)
-    assert not made.take("two", 1)
-    made.release("one", 300 * KIB)
-    assert made.request_bytes == 0
+
+    def connected(tenant: str, *, admin: bool = False) -> bool:
+        connection = Waiting(made, tenant)
+        admitted = made.admit(connection) and made.is_known(connection, admin=admin)
+        if not admitted:
+            made.forget(connection)
+        return admitted
+
+    assert sum(connected("greedy") for _ in range(60)) == 49
+    assert sum(connected(f"other-{number}") for number in range(60)) == 49
+    assert connected("root", admin=True)
+    assert connected("root", admin=True)
 
 
 async def test_of_too_many_unread_answers_the_largest_is_dropped() -> None:
     settings = KafkaSettings(answers_bytes_total_max=100)
     made = KafkaPort(settings, lambda _: asyncio.Protocol())
-    small, large = Waiting(made, "a", []), Waiting(made, "b", [])
+    small, large = Waiting(made, "a"), Waiting(made, "b")
     made.is_unread(large, 70)
     made.is_unread(small, 20)
     made.is_unread(small, 30)

@@ -115,10 +115,11 @@ class OpenConnections(Generic[C]):
         except OSError:  # it ended before, or its handshake failed, which ``tls`` counts
             accepted.close()
 
-    def admit(self, connection: C) -> bool:
+    def admit(self, connection: C, make_room: Callable[[], bool] = lambda: False) -> bool:
         """Count the connection; False if there are too many, in all or of its address.
 
         Clients on this machine, such as a proxy, have the bound of all connections only.
+        Args: make_room: ends another one, if one may give way.
         """
         self._open.add(connection)
         self._room.taken += 1
@@ -127,9 +128,10 @@ class OpenConnections(Generic[C]):
         count = self._of_network[network] = self._of_network.get(network, 0) + 1
         if most and count > most and not is_loopback(network):
             return False
-        if self._room.taken > self._room.most:
-            return False
-        return len(self._open) <= self._limits.connections_max
+        crowded = self._room.taken > self._room.most
+        if crowded or len(self._open) > self._limits.connections_max:
+            return make_room()
+        return True
 
     def forget(self, connection: C) -> None:
         """The connection is gone."""
