@@ -23,6 +23,7 @@ from opentalos.sdk.core.producer.settings import (
 )
 from opentalos.sdk.core.values import (
     Compression,
+    DamagedRange,
     Grantee,
     GrantType,
     Message,
@@ -75,6 +76,7 @@ __all__ = [
     "ConsumerCounters",
     "ConsumerSettings",
     "CorruptLog",
+    "DamagedRange",
     "DeliveryFailed",
     "Expired",
     "GrantType",

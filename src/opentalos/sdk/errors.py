@@ -54,6 +54,7 @@ from opentalos.model.errors import (
     VersionConflict,
 )
 from opentalos.model.message import OffsetRange
+from opentalos.sdk.core.values import DamagedRange
 from opentalos.wire._generated.common import GalaxyTalosException
 from opentalos.wire.thrift.error import ApplicationError, ApplicationErrorKind
 
@@ -151,13 +152,24 @@ class DeliveryFailed(OutcomeUnknown):
 class PositionExpired(OffsetOutOfRange):
     """Not done: the offset is outside the retained range of the partition.
 
-    ``retained`` is that range, None if the server did not return it.
+    ``retained`` is that range, of a damaged partition a ``DamagedRange``, None if the server did
+    not return it.
     """
 
     def __init__(
-        self, topic: str, partition: int, offset: int, retained: OffsetRange | None
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        retained: OffsetRange | DamagedRange | None,
     ) -> None:
-        shown = "unknown" if retained is None else f"{retained.start} to {retained.next}"
+        if isinstance(retained, OffsetRange):
+            shown = f"{retained.start} to {retained.next}"
+        elif retained is None:
+            shown = "unknown"
+        else:
+            first = "an unknown start" if retained.first is None else f"{retained.first}"
+            shown = f"{first} to an unknown end: {retained.damage}"
         super().__init__(
             f"offset {offset} of {topic}[{partition}] is not retained: retained offsets are {shown}"
         )

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
+from opentalos.model.errors import TalosError
 from opentalos.model.identity import Grantee, GrantType, Permission
 from opentalos.model.message import (
     Compression,
@@ -19,6 +20,7 @@ from opentalos.wire.message.message import Message, Record
 
 __all__ = [
     "Compression",
+    "DamagedRange",
     "FetchReply",
     "GrantType",
     "Grantee",
@@ -76,6 +78,29 @@ def position_ms(time: datetime) -> int:
     if time.tzinfo is None:
         raise ValueError("a time needs a time zone; use for example datetime.now(UTC)")
     return int(time.timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRange:
+    """Retained offsets of a damaged partition: nobody knows where it ends.
+
+    ``damage`` is the error of every read there. ``first``: None if nobody knows the start either.
+    """
+
+    damage: TalosError
+    first: int | None
+
+    @property
+    def start(self) -> int:
+        """The first retained offset. Raises: the damage, if that is not known."""
+        if self.first is None:
+            raise self.damage
+        return self.first
+
+    @property
+    def next(self) -> int:
+        """Raises: the damage."""
+        raise self.damage
 
 
 class PutReply(NamedTuple):

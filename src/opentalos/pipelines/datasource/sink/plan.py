@@ -8,7 +8,7 @@ from typing import Final
 from opentalos.model.errors import NotSupported, PermissionDenied
 from opentalos.pipelines.datasource.sink.options import Delivery, WriteOptions
 from opentalos.sdk.aio import Client
-from opentalos.sdk.core.values import TopicRef
+from opentalos.sdk.core.values import OffsetRange, TopicRef
 from opentalos.wire._generated.topic import TOPIC_SERVICE
 
 _OUR_SERVERS: Final = "opentalos "  # prefix of their version
@@ -19,8 +19,9 @@ _log = logging.getLogger("opentalos.pipelines.sink")
 class Target:
     """A topic at the time when the write was planned.
 
-    ``floors``: next offsets by partition; blocks before them were stored earlier. Empty: the
-    principal may not read the topic, so stored blocks cannot be compared.
+    ``floors``: next offsets by partition; blocks before them were stored earlier. 0 if the
+    partition is damaged, as its end is not known. Empty: the principal may not read the topic, so
+    stored blocks cannot be compared.
     """
 
     ref: TopicRef
@@ -53,10 +54,14 @@ async def target_of(client: Client, name: str, *, planned: bool = False) -> Targ
     """The current state of a topic. Raises: TopicNotExist; Unavailable."""
     ref = await client.topic(name, refresh=True)
     try:
-        held = await client.offsets(ref, range(ref.partitions))
+        held = await client.known_offsets(ref, range(ref.partitions))
     except PermissionDenied:
         return Target(ref, {}, planned)
-    return Target(ref, {partition: retained.next for partition, retained in held.items()}, planned)
+    floors = {
+        partition: there.next if isinstance(there, OffsetRange) else 0
+        for partition, there in held.items()
+    }
+    return Target(ref, floors, planned)
 
 
 async def _deduplicates(client: Client, options: WriteOptions) -> bool:

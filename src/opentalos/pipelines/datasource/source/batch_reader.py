@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from opentalos.pipelines.datasource.connection import client_of
 from opentalos.pipelines.datasource.source.batch_range import BatchRange, ReadRange
 from opentalos.pipelines.datasource.source.columns import Projection
-from opentalos.pipelines.datasource.source.next_batch import bounded_batch, only_partitions
+from opentalos.pipelines.datasource.source.next_batch import bounded_batch
 from opentalos.pipelines.datasource.source.options import ReadOptions
 from opentalos.pipelines.datasource.source.range_reader import RangeReader
 from opentalos.pipelines.datasource.source.task_split import split_tasks
@@ -63,7 +63,6 @@ class TalosReader(DataSourceReader):
         options = self._options
         topics = await find_topics(client, options)
         start = await positions_at(client, options, options.start, topics)
-        start = only_partitions(start, options.partitions)
         stop = await positions_at(client, options, options.end, topics)
         retained = await retained_by(client, topics)
         return bounded_batch(start, stop, retained, options.skip_expired, options.tasks)

@@ -3,17 +3,20 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from opentalos.model.errors import ConfigError, OffsetOutOfRange
 from opentalos.model.message import OffsetRange
 from opentalos.model.names import ResourceName
 from opentalos.pipelines.datasource.source.admission import fair_shares, rows_within
 from opentalos.pipelines.datasource.source.batch_range import BatchRange, Positions
+from opentalos.sdk.core.values import DamagedRange
 
 _LOG: Final = logging.getLogger("opentalos.datasource")
-Retained = Mapping[str, Mapping[int, OffsetRange]]  # by resource name and partition
+# By resource name and partition; the end of a damaged one raises the damage where it is needed.
+Retained = Mapping[str, Mapping[int, OffsetRange | DamagedRange]]
 Place = tuple[str, int]  # resource name and partition
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,8 @@ def next_batch(last: BatchRange, retained: Retained, bounds: Bounds) -> BatchRan
     Partitions that ``last`` does not have start at their first message; removed partitions keep
     their position.
 
-    Raises: OffsetOutOfRange: a position is not retained and may not be skipped.
+    Raises: OffsetOutOfRange: a position is not retained and may not be skipped; CorruptLog: a
+    partition is damaged, so its end is not known.
     """
     begin: dict[str, dict[int, int]] = {}
     backlog: dict[Place, int] = {}
@@ -84,12 +88,14 @@ def _shares(backlog: Mapping[Place, int], bounds: Bounds, turn: int) -> Mapping[
 
 
 def retained_from(
-    resource: str, partition: int, wanted: int, there: OffsetRange, skip: bool
+    resource: str, partition: int, wanted: int, there: OffsetRange | DamagedRange, skip: bool
 ) -> int:
     """The first offset to read: ``wanted``, or the next retained one if skipping is allowed.
 
     Raises: OffsetOutOfRange.
     """
+    if isinstance(there, DamagedRange):  # whoever reads beyond what is proven gets the damage
+        there = OffsetRange(there.start, max(wanted, there.start))
     if there.start <= wanted <= there.next:
         return wanted
     name = ResourceName.parse(resource).topic
@@ -130,8 +136,10 @@ def backlog_rows(last: BatchRange, retained: Retained) -> int:
     return sum(there.next - there.start for there in unread(last, retained).values())
 
 
-def only_partitions(positions: Positions, wanted: frozenset[int] | None) -> Positions:
-    """The positions of these partitions; None: all.
+def only_partitions(
+    positions: Mapping[str, Mapping[int, _T]], wanted: frozenset[int] | None
+) -> Mapping[str, Mapping[int, _T]]:
+    """What is known of these partitions; None: all.
 
     Raises: ConfigError: no topic has one of them.
     """
@@ -153,7 +161,8 @@ def bounded_batch(
 ) -> BatchRange:
     """Everything from ``start`` to before ``stop``; empty where ``stop`` precedes ``start``.
 
-    Raises: OffsetOutOfRange: a position is not retained and may not be skipped.
+    Raises: OffsetOutOfRange: a position is not retained and may not be skipped; CorruptLog: of a
+    damaged partition not even the start is known.
     """
     begin: dict[str, dict[int, int]] = {}
     end: dict[str, dict[int, int]] = {}

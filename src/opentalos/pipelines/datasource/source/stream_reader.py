@@ -101,7 +101,8 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark calls this when everything before ``start`` is processed, also at the end of a run,
         and ``commit`` only when it starts the next batch: so progress is committed here.
 
-        Raises: TopicNotExist: a topic was deleted; OffsetOutOfRange: a position is not retained.
+        Raises: TopicNotExist: a topic was deleted; OffsetOutOfRange: a position is not retained;
+        CorruptLog: a partition is damaged, so what there is to read is not known.
         """
         last = BatchRange.parse(start)
         if self._progress is not None:

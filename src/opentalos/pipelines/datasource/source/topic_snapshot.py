@@ -2,18 +2,17 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from opentalos.model.errors import ConfigError, ConsumerGroupNotExist, TopicNotExist
-from opentalos.model.message import OffsetRange
 from opentalos.model.names import ResourceName
 from opentalos.pipelines.datasource.source.batch_range import Positions
-from opentalos.pipelines.datasource.source.next_batch import Retained
+from opentalos.pipelines.datasource.source.next_batch import Retained, only_partitions
 from opentalos.pipelines.datasource.source.options import ReadOptions
 from opentalos.pipelines.datasource.source.start_at import Edge, Offsets, StartAt
 from opentalos.sdk.aio import Client, TalosAdmin
-from opentalos.sdk.core.values import TopicRef, position_ms
+from opentalos.sdk.core.values import DamagedRange, OffsetRange, TopicRef, position_ms
 
 
 async def find_topics(client: Client, options: ReadOptions) -> tuple[TopicRef, ...]:
@@ -57,14 +56,14 @@ async def _matching(client: Client, pattern: re.Pattern[str]) -> list[TopicRef]:
 async def retained_by(
     client: Client, topics: Sequence[TopicRef], *, drop_deleted: bool = False
 ) -> Retained:
-    """The retained offsets of the topics' partitions.
+    """The retained offsets of the topics' partitions, of damaged ones what is known.
 
     Args:   drop_deleted: leave out topics that were deleted since they were looked up.
     Raises: TopicNotExist: a topic was deleted since.
     """
     lookups = (_retained(client, ref) for ref in topics)
     found = await asyncio.gather(*lookups, return_exceptions=drop_deleted)
-    ranges: dict[str, Mapping[int, OffsetRange]] = {}
+    ranges: dict[str, Mapping[int, OffsetRange | DamagedRange]] = {}
     for ref, result in zip(topics, found, strict=True):
         if not isinstance(result, BaseException):
             ranges[ref.resource] = result
@@ -86,9 +85,9 @@ async def deleted_among(client: Client, topics: Positions) -> frozenset[str]:
     return frozenset(topics.keys() - there.keys())
 
 
-async def _retained(client: Client, ref: TopicRef) -> Mapping[int, OffsetRange]:
+async def _retained(client: Client, ref: TopicRef) -> Mapping[int, OffsetRange | DamagedRange]:
     try:
-        return await client.offsets(ref, range(ref.consumer_partitions))
+        return await client.known_offsets(ref, range(ref.consumer_partitions))
     except TopicNotExist as error:
         raise deleted(ref.name) from error
 
@@ -104,57 +103,63 @@ def deleted(name: str) -> TopicNotExist:
 async def positions_at(
     client: Client, options: ReadOptions, at: StartAt, topics: Sequence[TopicRef]
 ) -> Positions:
-    """The offset of ``at`` now, in each partition of the topics.
+    """The offset of ``at`` now, in each partition of the topics that is read.
 
-    Raises: ConfigError: offsets of a topic or partition that is not read.
+    Raises: ConfigError: offsets of a topic or partition that does not exist; CorruptLog: a
+    partition is damaged, and the offset is not known because of that.
     """
-    retained = await retained_by(client, topics)
+    there = await retained_by(client, topics)
+    retained = only_partitions(there, options.partitions)
     if isinstance(at, datetime):
         time_ms = position_ms(at)
         found = await asyncio.gather(
             *(
-                client.offsets_at(ref, dict.fromkeys(range(ref.consumer_partitions), time_ms))
+                client.offsets_at(ref, dict.fromkeys(retained[ref.resource], time_ms))
                 for ref in topics
             )
         )
         return {ref.resource: offsets for ref, offsets in zip(topics, found, strict=True)}
     if at is Edge.GROUP:
-        return await _checkpoints(client, options.group, topics, retained)
+        return _else_start(retained, await _checkpoints(client, options.group, topics))
     if at is Edge.LATEST:
-        return _each(retained, lambda there: there.next)
-    starts = _each(retained, lambda there: there.start)
-    if at is Edge.EARLIEST or isinstance(at, Edge):
-        return starts
-    return _named(at, topics, starts)
+        return {
+            resource: {partition: known.next for partition, known in ranges.items()}
+            for resource, ranges in retained.items()
+        }
+    if isinstance(at, Edge):
+        return _else_start(retained, {})
+    return _else_start(retained, _named(at, topics, there))
 
 
-def _each(retained: Retained, of: Callable[[OffsetRange], int]) -> dict[str, dict[int, int]]:
-    return {
-        resource: {partition: of(there) for partition, there in ranges.items()}
-        for resource, ranges in retained.items()
-    }
+def _else_start(retained: Retained, given: Positions) -> Positions:
+    """The given offsets; the first message of the partitions that have none."""
+    positions: dict[str, dict[int, int]] = {}
+    for resource, ranges in retained.items():
+        known = given.get(resource, {})
+        positions[resource] = {
+            partition: known[partition] if partition in known else there.start
+            for partition, there in ranges.items()
+        }
+    return positions
 
 
-def _named(
-    given: Offsets, topics: Sequence[TopicRef], starts: dict[str, dict[int, int]]
-) -> Positions:
-    """Offsets that the user gave; other partitions start at their first message."""
-    by_name = {ref.name: ref for ref in topics}
+def _named(given: Offsets, topics: Sequence[TopicRef], retained: Retained) -> Positions:
+    """Offsets that the user gave."""
+    by_name = {ref.name: ref.resource for ref in topics}
+    positions: dict[str, dict[int, int]] = {}
     for name, offsets in given.items():
-        ref = by_name.get(name.rpartition("/")[2])
-        if ref is None:
+        resource = by_name.get(name.rpartition("/")[2])
+        if resource is None:
             raise ConfigError(f"the position has offsets of topic {name!r}, which is not read")
-        unknown = sorted(set(offsets) - set(starts[ref.resource]))
+        unknown = sorted(set(offsets) - set(retained[resource]))
         if unknown:
             raise ConfigError(f"topic {name} has no partition {unknown[0]}")
-        starts[ref.resource].update(offsets)
-    return starts
+        positions.setdefault(resource, {}).update(offsets)
+    return positions
 
 
-async def _checkpoints(
-    client: Client, group: str, topics: Sequence[TopicRef], retained: Retained
-) -> Positions:
-    """After the group's committed offsets; without one a partition starts at its first message."""
+async def _checkpoints(client: Client, group: str, topics: Sequence[TopicRef]) -> Positions:
+    """After the group's committed offsets; without one a partition has none."""
     positions: dict[str, dict[int, int]] = {}
     for ref in topics:
         try:
@@ -162,8 +167,5 @@ async def _checkpoints(
         except ConsumerGroupNotExist:  # before the first start of a query
             lags = ()
         done = {lag.partition: lag.checkpoint + 1 for lag in lags if lag.checkpoint >= 0}
-        positions[ref.resource] = {
-            partition: done.get(partition, there.start)
-            for partition, there in retained[ref.resource].items()
-        }
+        positions[ref.resource] = done
     return positions

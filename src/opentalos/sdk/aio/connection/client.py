@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self
 
-from opentalos.model.errors import CorruptLog, NothingThere, OffsetOutOfRange, TalosError
+from opentalos.model.errors import NothingThere, OffsetOutOfRange, TalosError
 from opentalos.model.message import MessageBlock, OffsetRange, ProducerStamp
 from opentalos.sdk.aio.connection import messages
 from opentalos.sdk.aio.connection.caller import Caller
 from opentalos.sdk.core.config import ClientConfig
 from opentalos.sdk.core.operation import Operation
-from opentalos.sdk.core.values import FetchReply, PutReply, TopicRef
+from opentalos.sdk.core.values import DamagedRange, FetchReply, PutReply, TopicRef
 from opentalos.sdk.errors import PositionExpired
-from opentalos.wire._generated.message import MESSAGE_SERVICE, GetPartitionsOffsetResponse
+from opentalos.wire._generated.message import MESSAGE_SERVICE
 from opentalos.wire._generated.topic import TOPIC_SERVICE
 from opentalos.wire.thrift.spec import ServiceSpec
 
@@ -150,21 +150,31 @@ class Client:
         Raises: the error of the first failing partition; CorruptLog: it is damaged, so its end is
                 not known.
         """
-        return messages.offsets_of(await self._offsets(topic, partitions, messages.check_offsets))
+        found = await self._offsets(topic, partitions, messages.check_offsets)
+        return {number: there for number, there in found.items() if isinstance(there, OffsetRange)}
+
+    async def known_offsets(
+        self, topic: TopicRef, partitions: Sequence[int]
+    ) -> dict[int, OffsetRange | DamagedRange]:
+        """What is known of the retained offsets by partition, also of damaged ones.
+
+        Raises: the error of the first partition that fails without being damaged.
+        """
+        return await self._offsets(topic, partitions, messages.check_undamaged)
 
     async def first_offsets(self, topic: TopicRef, partitions: Sequence[int]) -> dict[int, int]:
         """The first retained offset by partition, also of one that is damaged after it. Raises:
         the error of the first failing partition."""
-        return messages.starts_of(await self._offsets(topic, partitions, messages.check_starts))
+        found = await self.known_offsets(topic, partitions)
+        return {number: there.start for number, there in found.items()}
 
     async def _offsets(
         self, topic: TopicRef, partitions: Sequence[int], check: Callable[[Any], None]
-    ) -> GetPartitionsOffsetResponse:
+    ) -> dict[int, OffsetRange | DamagedRange]:
         request = messages.offsets_request(topic, partitions)
         method = MESSAGE_SERVICE.methods["getPartitionsOffset"]
         operation = Operation(MESSAGE_SERVICE, method, request, check=check, topic=topic.resource)
-        found: GetPartitionsOffsetResponse = await self._run(operation)
-        return found
+        return messages.offsets_of(await self._run(operation))
 
     async def offsets_at(self, topic: TopicRef, times_ms: Mapping[int, int]) -> dict[int, int]:
         """By partition, the offset of the first message stored at or after a time, else the end
@@ -206,11 +216,9 @@ class Client:
             ref = replace(ref, consumer_partitions=info.partitionNumber)
         return ref
 
-    async def _retained(self, topic: TopicRef, partition: int) -> OffsetRange | None:
+    async def _retained(self, topic: TopicRef, partition: int) -> OffsetRange | DamagedRange | None:
         try:
-            return (await self.offsets(topic, [partition])).get(partition)
-        except CorruptLog:
-            raise  # nobody knows where it ends: no policy may choose that
+            return (await self.known_offsets(topic, [partition])).get(partition)
         except TalosError:
             return None
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from opentalos.model.errors import DAMAGE, TalosError
 from opentalos.model.message import (
     MessageBlock,
     OffsetRange,
@@ -11,7 +12,7 @@ from opentalos.model.message import (
 )
 from opentalos.model.names import ResourceName
 from opentalos.model.settings.partitioning import partitioning_of
-from opentalos.sdk.core.values import FetchReply, PutReply, TopicRef
+from opentalos.sdk.core.values import DamagedRange, FetchReply, PutReply, TopicRef
 from opentalos.sdk.errors import error_of_code
 from opentalos.wire._generated import message, topic
 from opentalos.wire.message.kafka_format import is_kafka_block
@@ -137,32 +138,34 @@ def offsets_request(ref: TopicRef, partitions: Sequence[int]) -> message.GetPart
 def check_offsets(found: message.GetPartitionsOffsetResponse) -> None:
     """Raise the error of the first failing partition."""
     for info in found.offsetInfoList:
-        if info.errorCode is not None:
-            raise error_of_code("getPartitionsOffset", info.errorCode, info.errorMsg or "")
+        if (error := _error_of(info)) is not None:
+            raise error
 
 
-def check_starts(found: message.GetPartitionsOffsetResponse) -> None:
-    """Raise the error of the first partition whose start is not known either."""
+def check_undamaged(found: message.GetPartitionsOffsetResponse) -> None:
+    """Raise the error of the first partition that fails without being damaged."""
     for info in found.offsetInfoList:
-        if info.errorCode is not None and info.startOffset is None:
-            raise error_of_code("getPartitionsOffset", info.errorCode, info.errorMsg or "")
+        if (error := _error_of(info)) is not None and not isinstance(error, DAMAGE):
+            raise error
 
 
-def starts_of(found: message.GetPartitionsOffsetResponse) -> dict[int, int]:
-    """The first retained offset by partition."""
-    return {info.partitionId: info.startOffset or 0 for info in found.offsetInfoList}
-
-
-def offsets_of(found: message.GetPartitionsOffsetResponse) -> dict[int, OffsetRange]:
+def offsets_of(
+    found: message.GetPartitionsOffsetResponse,
+) -> dict[int, OffsetRange | DamagedRange]:
     """Retained offsets by partition."""
-    return {
-        info.partitionId: OffsetRange(info.startOffset or 0, _next_of(info))
-        for info in found.offsetInfoList
-    }
+    return {info.partitionId: _range_of(info) for info in found.offsetInfoList}
 
 
-def _next_of(info: message.OffsetInfo) -> int:
-    return 0 if info.endOffset is None else info.endOffset + 1
+def _error_of(info: message.OffsetInfo) -> TalosError | None:
+    if info.errorCode is None:
+        return None
+    return error_of_code("getPartitionsOffset", info.errorCode, info.errorMsg or "")
+
+
+def _range_of(info: message.OffsetInfo) -> OffsetRange | DamagedRange:
+    if (damage := _error_of(info)) is not None:
+        return DamagedRange(damage, info.startOffset)
+    return OffsetRange(info.startOffset or 0, 0 if info.endOffset is None else info.endOffset + 1)
 
 
 def checkpoint_request(ref: TopicRef, times_ms: Mapping[int, int]) -> message.GetCheckpointRequest:

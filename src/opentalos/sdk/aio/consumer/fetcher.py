@@ -23,7 +23,7 @@ from opentalos.sdk.aio.consumer.assigned_partition import AssignedPartition
 from opentalos.sdk.aio.consumer.start_positions import resolve
 from opentalos.sdk.core.consumer.delivery import Chunk, Delivery
 from opentalos.sdk.core.consumer.settings import ConsumerCounters, ConsumerSettings, Expired
-from opentalos.sdk.core.values import FetchReply, OffsetRange, TopicRef
+from opentalos.sdk.core.values import DamagedRange, FetchReply, OffsetRange, TopicRef
 from opentalos.sdk.errors import PositionExpired
 from opentalos.wire.message import MessageFormatError
 
@@ -239,7 +239,7 @@ class Fetcher:
         else:
             self._failed(error)
 
-    def _damaged(self, held: AssignedPartition, error: CorruptLog) -> None:
+    def _damaged(self, held: AssignedPartition, error: TalosError) -> None:
         """Keep the position and try again: only a repair helps, and the others continue."""
         self._counters.fetches_failed += 1
         held.failures += 1
@@ -266,6 +266,11 @@ class Fetcher:
             self._wait(held, FAILED_PAUSE_S)
             return
         to_start = policy is Expired.EARLIEST
+        if isinstance(error.retained, DamagedRange) and (
+            error.retained.first is None or not to_start
+        ):
+            self._damaged(held, error.retained.damage)  # no policy may choose what nobody knows
+            return
         offset = error.retained.start if to_start else error.retained.next
         if not held.at_earliest:
             self._counters.positions_expired += 1

@@ -7,7 +7,7 @@ from typing import Any, Final
 from opentalos.model.errors import BadRequest
 from opentalos.sdk.aio.connection.client import Client
 from opentalos.sdk.aio.consumer.start_positions import offsets_of
-from opentalos.sdk.core.values import OffsetRange, Position, TopicRef
+from opentalos.sdk.core.values import DamagedRange, OffsetRange, Position, TopicRef
 from opentalos.sdk.errors import PositionExpired
 
 RANGE_ROWS_MAX: Final = 10_000_000  # of one table, unless the caller sets another limit
@@ -49,14 +49,18 @@ class RangeRead:
         """Partition, first and following offset; messages that are stored from now on are none."""
         wanted = range(ref.consumer_partitions) if self.partitions is None else self.partitions
         numbers = sorted(set(wanted))
-        retained = await client.offsets(ref, numbers)
+        retained = await client.known_offsets(ref, numbers)
         begins = await offsets_of(client, ref, dict.fromkeys(numbers, self.start))
         ends = await offsets_of(client, ref, dict.fromkeys(numbers, self.end))
-        spans = [
-            (number, begins[number], min(ends[number], retained[number].next)) for number in numbers
-        ]
-        for number, begin, _ in spans:
-            self._check_begin(ref, number, begin, retained[number])
+        spans: list[tuple[int, int, int]] = []
+        for number in numbers:
+            begin, end, there = begins[number], ends[number], retained[number]
+            self._check_begin(ref, number, begin, there)
+            if isinstance(there, OffsetRange):
+                end = min(end, there.next)
+            elif begin < end:  # the range ends before the damage, or this raises it
+                await client.fetch(ref, number, end - 1, messages_max=1, bytes_max=1)
+            spans.append((number, begin, end))
         rows = sum(max(0, end - begin) for _, begin, end in spans)
         if rows > self.rows_max:
             raise BadRequest(
@@ -65,9 +69,14 @@ class RangeRead:
             )
         return [span for span in spans if span[1] < span[2]]
 
-    def _check_begin(self, ref: TopicRef, partition: int, begin: int, there: OffsetRange) -> None:
-        """Raises: PositionExpired: the caller named an offset that is not retained."""
-        if isinstance(self.start, int) and not there.start <= begin <= there.next:
+    def _check_begin(
+        self, ref: TopicRef, partition: int, begin: int, there: OffsetRange | DamagedRange
+    ) -> None:
+        """Raises: PositionExpired: the caller named an offset that is not retained; CorruptLog."""
+        if not isinstance(self.start, int):
+            return
+        beyond = isinstance(there, OffsetRange) and begin > there.next
+        if begin < there.start or beyond:
             raise PositionExpired(ref.name, partition, begin, there)
 
     async def _batches(

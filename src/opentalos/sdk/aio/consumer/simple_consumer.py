@@ -106,6 +106,7 @@ class SimpleConsumer:
         Args:   partitions: all by default; columns: names of ``opentalos.sdk.arrow.SCHEMA``, all
                 by default; rows_max: limit of the table, which is in memory.
         Raises: PositionExpired: an offset is not retained, or expires while it is read;
+                CorruptLog: a partition is damaged within the range, or where that ends;
                 BadRequest: the range has more than ``rows_max`` messages, nothing was read; or a
                 column is unknown; PartitionNotExist; MessageFormatError: a block is damaged;
                 ImportError: the extra ``arrow`` is not installed.
@@ -159,7 +160,8 @@ class SimpleConsumer:
         return (await self._client.offsets(ref, [partition]))[partition].next
 
     async def offsets(self) -> dict[int, OffsetRange]:
-        """The retained offsets of every partition."""
+        """The retained offsets of every partition. Raises: CorruptLog: one of them is damaged, so
+        its end is not known."""
         ref = await self._client.topic(self._name)
         return await self._client.offsets(ref, range(ref.consumer_partitions))
 

@@ -95,8 +95,9 @@ class TableFollower:
         self._stream = stream_key(schema, self._table, self._topic)
         replica = Replica(schema, decoder.view)
         if self._complete:
-            retained = await self._consumer.offsets()
-            self._positions = {partition: offsets.start for partition, offsets in retained.items()}
+            ref = await self._client.topic(self._topic)
+            partitions = range(ref.consumer_partitions)
+            self._positions = await self._client.first_offsets(ref, partitions)
             self._initial_partitions = len(self._positions)
         else:
             self._positions = dict((await self._latest_mark()).offsets)
@@ -116,15 +117,18 @@ class TableFollower:
         Returns: the number of new changes.
         Raises:  ChangeMissing, ChangeContradicts: start again with a new follower; TableNotExist:
                  dropped, or recreated; ValidationFailed: the stream is disabled or has stopped;
-                 PositionExpired: fell behind retention; MessageFormatError.
+                 PositionExpired: fell behind retention; CorruptLog: a partition is damaged, and
+                 each step applies what the others have; MessageFormatError.
         """
         decoder, replica = self._started()
         await self._check_if_due()
         before = replica.counters.applied
         places = sorted(self._positions.items())
-        fetched = await asyncio.gather(*(self._consumer.fetch(*place) for place in places))
+        fetches = (self._consumer.fetch(*place) for place in places)
+        fetched = await asyncio.gather(*fetches, return_exceptions=True)
+        failures = [found for found in fetched if isinstance(found, BaseException)]
         for records in fetched:
-            for record in records:
+            for record in () if isinstance(records, BaseException) else records:
                 found = decoder.record(record)
                 if found.table == published_name(self._table):
                     await self._apply(found.change)
@@ -133,6 +137,8 @@ class TableFollower:
         if self._goal is not None and self._reached(self._goal):
             self._resolve(self._goal)
             self._goal = None
+        if failures:
+            raise failures[0]  # what the others had is applied
         return replica.counters.applied - before
 
     async def catch_up(self) -> int:

@@ -4,17 +4,19 @@ import logging
 
 import pytest
 
-from opentalos.model.errors import ConfigError, OffsetOutOfRange
+from opentalos.model.errors import ConfigError, CorruptLog, OffsetOutOfRange
 from opentalos.model.message import OffsetRange
 from opentalos.pipelines.datasource.source.batch_range import BatchRange, Positions
 from opentalos.pipelines.datasource.source.next_batch import (
     Bounds,
+    Retained,
     backlog_rows,
     bounded_batch,
     next_batch,
     only_partitions,
     unread,
 )
+from opentalos.sdk import DamagedRange
 
 A, B = "o#a#1", "o#b#2"
 ALL = Bounds(rows_max=None, skip_expired=False, tasks=2)
@@ -161,3 +163,19 @@ def test_only_the_chosen_partitions_are_read() -> None:
     assert only_partitions({}, frozenset((7,))) == {}
     with pytest.raises(ConfigError, match="no topic of this read has partition 3"):
         only_partitions(positions, frozenset((0, 3, 4)))
+
+
+def test_of_a_damaged_partition_a_batch_reads_what_was_named_and_never_less() -> None:
+    there = {A: {0: DamagedRange(CorruptLog("a/0 is damaged"), 5)}}
+    found = bounded_batch({A: {0: 6}}, {A: {0: 1_000}}, there, False, 2)
+    assert (found.begin, found.end) == ({A: {0: 6}}, {A: {0: 1_000}})
+    with pytest.raises(OffsetOutOfRange, match="the log starts at 5"):
+        bounded_batch({A: {0: 1}}, {A: {0: 8}}, there, False, 2)
+    assert bounded_batch({A: {0: 1}}, {A: {0: 8}}, there, True, 2).begin == {A: {0: 5}}
+
+
+def test_a_stream_names_the_partition_whose_end_is_not_known() -> None:
+    damaged = DamagedRange(CorruptLog("a/0 is damaged"), 5)
+    there: Retained = {A: {0: damaged, 1: OffsetRange(0, 9)}}
+    with pytest.raises(CorruptLog, match="a/0 is damaged"):
+        next_batch(at({A: {0: 5, 1: 0}}), there, ALL)

@@ -13,7 +13,7 @@ from opentalos.model.message import Compression, OffsetRange, StoredBlock
 from opentalos.pipelines.datasource.source import range_reader as slice_reader
 from opentalos.pipelines.datasource.source.batch_range import ReadRange
 from opentalos.pipelines.datasource.source.range_reader import FETCHES_AHEAD_MAX, RangeReader
-from opentalos.sdk import ClientConfig, Message, PositionExpired
+from opentalos.sdk import ClientConfig, DamagedRange, Message, PositionExpired
 from opentalos.sdk.core.blocks import encode_records
 from opentalos.sdk.core.values import FetchReply, TopicRef
 from opentalos.sdk.sync.loop_thread import LoopThread
@@ -135,7 +135,9 @@ def test_a_deleted_topic_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         read(monkeypatch, server, (0, 100))
 
 
-def expired(server: FakeServer, offset: int, retained: OffsetRange | None) -> FakeServer:
+def expired(
+    server: FakeServer, offset: int, retained: OffsetRange | DamagedRange | None
+) -> FakeServer:
     server.errors[offset] = PositionExpired("clicks", 0, offset, retained)
     return server
 
@@ -154,6 +156,15 @@ def test_offsets_that_expire_under_a_task_are_skipped_and_logged(
         found = read(monkeypatch, server, (0, 60), (90, 95), skip=True)
     assert found == rows(0, 20) + rows(50, 60) + rows(90, 95)
     assert "skipped=30" in caplog.text
+
+
+def test_offsets_that_expire_before_damage_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = DamagedRange(CorruptLog("clicks/0 is damaged"), 50)
+    server = expired(FakeServer(TENS), 20, there)
+    assert read(monkeypatch, server, (0, 60), skip=True) == rows(0, 20) + rows(50, 60)
+    server.errors[70] = there.damage
+    with pytest.raises(CorruptLog, match="clicks/0 is damaged"):
+        read(monkeypatch, server, (0, 71), skip=True)
 
 
 def test_a_slice_that_expired_as_a_whole_has_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:

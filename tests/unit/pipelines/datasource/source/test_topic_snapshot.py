@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from opentalos.model.errors import ConfigError, TopicNotExist
+from opentalos.model.errors import ConfigError, CorruptLog, TopicNotExist
 from opentalos.model.message import OffsetRange
 from opentalos.pipelines.datasource.source.options import ReadOptions, read_options
 from opentalos.pipelines.datasource.source.start_at import Edge, StartAt
@@ -19,20 +19,22 @@ from opentalos.pipelines.datasource.source.topic_snapshot import (
 )
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.aio import Client
-from opentalos.sdk.core.values import TopicRef
+from opentalos.sdk.core.values import DamagedRange, TopicRef
 
 A, B = TopicRef("a", "o#a#1", 2, 3), TopicRef("b", "o#b#2", 1)
 HELD = {A.resource: {0: (5, 9), 1: (0, 0), 2: (3, 4)}, B.resource: {0: (0, 7)}}
 ME = ClientConfig(endpoints=("http://h:1",), key_id="me", secret="s")
+DAMAGE = CorruptLog("a/0 is damaged")
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 @dataclass
 class FakeClient:
-    """Two topics; ``gone`` ones were deleted."""
+    """Two topics; ``gone`` ones were deleted, a partition is ``damaged``."""
 
     config: ClientConfig = ME
     gone: tuple[str, ...] = ()
+    damaged: tuple[str, int] | None = None
 
     async def topic(self, name: str, *, refresh: bool) -> TopicRef:
         assert refresh
@@ -41,12 +43,17 @@ class FakeClient:
             raise TopicNotExist(name)
         return found
 
-    async def offsets(self, topic: TopicRef, partitions: Sequence[int]) -> dict[int, OffsetRange]:
+    async def known_offsets(
+        self, topic: TopicRef, partitions: Sequence[int]
+    ) -> dict[int, OffsetRange | DamagedRange]:
         if topic.name in self.gone:
             raise TopicNotExist(topic.name)
-        return {
-            partition: OffsetRange(*HELD[topic.resource][partition]) for partition in partitions
-        }
+        found: dict[int, OffsetRange | DamagedRange] = {}
+        for partition in partitions:
+            start, end = HELD[topic.resource][partition]
+            whole = (topic.resource, partition) != self.damaged
+            found[partition] = OffsetRange(start, end) if whole else DamagedRange(DAMAGE, start)
+        return found
 
     async def offsets_at(self, topic: TopicRef, times_ms: Mapping[int, int]) -> dict[int, int]:
         assert set(times_ms.values()) == {int(NOON.timestamp() * 1000)}
@@ -105,6 +112,24 @@ async def test_offsets_of_what_is_not_read_are_refused() -> None:
         await places({"c": {0: 1}})
     with pytest.raises(ConfigError, match="topic b has no partition 4"):
         await places({"b": {4: 1}})
+
+
+@pytest.mark.parametrize("at", [Edge.EARLIEST, {"a": {0: 7}}, NOON])
+async def test_a_damaged_partition_has_the_places_that_are_known(at: StartAt) -> None:
+    damaged = client(damaged=(A.resource, 0))
+    found = await positions_at(damaged, options(topics="a"), at, (A,))
+    assert found[A.resource][0] == (7 if isinstance(at, dict) else 5)
+
+
+async def test_the_end_of_a_damaged_partition_is_an_error_unless_it_is_not_read() -> None:
+    damaged = client(damaged=(A.resource, 0))
+    with pytest.raises(CorruptLog, match="a/0 is damaged"):
+        await positions_at(damaged, options(topics="a"), Edge.LATEST, (A,))
+    others = read_options(
+        {"url": "http://h:1", "key": "me:s", "topics": "a", "partitions": "1,2"}, streaming=False
+    )
+    found = await positions_at(damaged, others, Edge.LATEST, (A,))
+    assert found == {A.resource: {1: 0, 2: 4}}
 
 
 async def test_topics_that_are_deleted_meanwhile_may_be_left_out() -> None:

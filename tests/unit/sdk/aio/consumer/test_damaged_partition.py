@@ -9,11 +9,11 @@ import pytest
 from tests.unit.sdk.fake_group import FakeGroup
 from tests.unit.sdk.fake_servers import run
 
-from opentalos.sdk import ConsumerSettings, Expired, Start
+from opentalos.sdk import ConsumerSettings, DamagedRange, Expired, Start
 from opentalos.sdk.aio import SimpleConsumer, TalosConsumer
 from opentalos.sdk.aio.consumer.fetcher import DAMAGE_REPORTED_S
 from opentalos.sdk.core.values import Record
-from opentalos.sdk.errors import CorruptLog
+from opentalos.sdk.errors import CorruptLog, PositionExpired
 
 BAD, GOOD = 0, 1
 
@@ -132,6 +132,35 @@ async def test_a_position_that_has_expired_is_not_moved_to_an_end_that_nobody_kn
 
 
 @scenario
+async def test_a_position_that_has_expired_moves_to_the_start_that_is_known(
+    group: FakeGroup,
+) -> None:
+    group.put(BAD, 2)
+    group.trim(BAD, 3)
+    group.checkpoints[BAD] = 0
+    async with consumer(group, expired=Expired.EARLIEST) as source:
+        found, raised = await polled(source, 6)
+        assert sorted(found) == [(BAD, 3), (BAD, 4), (GOOD, 0), (GOOD, 1)]
+        assert raised == 1
+
+
+@scenario
+async def test_a_reader_of_an_expired_position_gets_the_start_and_the_damage(
+    group: FakeGroup,
+) -> None:
+    group.put(BAD, 2)
+    group.trim(BAD, 3)
+    async with SimpleConsumer(group.client(), "demo") as source:
+        with pytest.raises(PositionExpired, match="are 3 to an unknown end: partition 0") as raised:
+            await source.fetch(BAD, 1)
+    retained = raised.value.retained
+    assert isinstance(retained, DamagedRange)
+    assert retained.start == 3
+    with pytest.raises(CorruptLog, match="partition 0 is damaged"):
+        _ = retained.next
+
+
+@scenario
 async def test_a_seek_to_the_end_is_refused(group: FakeGroup) -> None:
     async with consumer(group) as source:
         with pytest.raises(CorruptLog):
@@ -158,3 +187,23 @@ async def test_reads_without_a_group_raise_the_damage(group: FakeGroup) -> None:
         with pytest.raises(CorruptLog):
             await source.offsets()
         assert len(await source.fetch(GOOD, Start.EARLIEST)) == 2
+
+
+@scenario
+async def test_a_range_is_read_if_nothing_of_it_is_damaged(group: FakeGroup) -> None:
+    async with SimpleConsumer(group.client(), "demo") as source:
+        for end in (3, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)):
+            table = await source.read_range(Start.EARLIEST, end, partitions=[BAD])
+            assert table["offset"].to_pylist() == list(range(3 if end == 3 else 0))
+        assert (await source.read_range(partitions=[GOOD])).num_rows == 2
+
+
+@pytest.mark.parametrize("end", [4, 10**9, Start.LATEST, datetime(2020, 1, 1, tzinfo=UTC)])
+def test_a_range_that_ends_beyond_what_is_proven_is_refused_whole(end: Any) -> None:
+    @scenario
+    async def test(group: FakeGroup) -> None:
+        async with SimpleConsumer(group.client(), "demo") as source:
+            with pytest.raises(CorruptLog, match="partition 0 is damaged"):
+                await source.read_range(Start.EARLIEST, end)
+
+    test()

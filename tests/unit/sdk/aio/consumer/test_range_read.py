@@ -39,6 +39,9 @@ class FakeClient:
             number: OffsetRange(self.starts[number], self.nexts[number]) for number in partitions
         }
 
+    async def known_offsets(self, ref: TopicRef, partitions: Sequence[int]) -> dict[int, Any]:
+        return dict(await self.offsets(ref, partitions))
+
     async def first_offsets(self, ref: TopicRef, partitions: Sequence[int]) -> dict[int, int]:
         return {number: self.starts[number] for number in partitions}
 

@@ -17,7 +17,7 @@ from opentalos.sdk.aio.stream import ChangeReader, TableFollower
 from opentalos.sdk.aio.stream.table_follower import MARK_WAIT_S, TABLE_CHECK_S
 from opentalos.sdk.core.table.values import typed_columns
 from opentalos.sdk.core.values import Message
-from opentalos.sdk.errors import ChangeMissing, ClientClosed
+from opentalos.sdk.errors import ChangeMissing, ClientClosed, CorruptLog
 from opentalos.wire._generated import sds
 from opentalos.wire.sds.change import encode_change
 from opentalos.wire.sds.datum import columns_to
@@ -242,5 +242,22 @@ def test_a_stream_that_is_off_is_refused() -> None:
         with pytest.raises(ClientClosed, match="not started"):
             await follower.step()
         assert not follower.consistent
+
+    run(scenario())
+
+
+def test_a_damaged_partition_is_raised_after_the_others_are_applied() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.do("put", "b", n=1)  # partition 0
+        world.topic.damaged[0] = False
+        async with world.follower(complete=True) as follower:
+            assert await follower.step() == 1
+            for n in (1, 2):
+                world.do("put", "a", n=n)  # partition 1
+                with pytest.raises(CorruptLog, match="partition 0 is damaged"):
+                    await follower.step()
+                assert follower.replica.get({"id": "a"}) == {"id": "a", "n": n}
+            assert follower.replica.get({"id": "b"}) == {"id": "b", "n": 1}
 
     run(scenario())
