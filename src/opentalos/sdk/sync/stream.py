@@ -1,11 +1,12 @@
 """The change stream of a table for synchronous code, derived from ``opentalos.sdk.aio.stream``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Self
 
 from opentalos.sdk.aio import stream as aio
 from opentalos.sdk.aio.connection.client import Client as AsyncClient
 from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.consumer.continuing import Continuing
 from opentalos.sdk.core.consumer.settings import ConsumerSettings
 from opentalos.sdk.core.table.stream_decode import StreamChange, StreamDecoder, published_name
 from opentalos.sdk.core.table.stream_state import Replica
@@ -48,7 +49,11 @@ class ChangeReader:
         self.close()
 
     def __iter__(self) -> Iterator[StreamChange]:
-        """Raises: ValidationFailed: the table has no such stream; MessageFormatError."""
+        """Raises: ValidationFailed: the table has no such stream; MessageFormatError; CorruptLog,
+        as ``TalosConsumer``."""
+        return Continuing(self._changes)
+
+    def _changes(self) -> Generator[StreamChange, None, None]:
         decoder = StreamDecoder.of(self._table.schema(), self._topic, self._table.name)
         for record in self.consumer:
             change = decoder.record(record)
@@ -57,6 +62,9 @@ class ChangeReader:
 
     def batches(self) -> Iterator[list[StreamChange]]:
         """The changes fetched from one partition, as a list; ends with ``close``."""
+        return Continuing(self._batches)
+
+    def _batches(self) -> Generator[list[StreamChange], None, None]:
         decoder = StreamDecoder.of(self._table.schema(), self._topic, self._table.name)
         table = published_name(self._table.name)
         for records in self.consumer.batches():

@@ -6,12 +6,13 @@ while it waits, and a forked child is refused. The rest is derived (``sync/block
 
 import os
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from functools import partial
 from typing import Any, Literal, Self, TypeVar, overload
 
 from opentalos.sdk import aio
 from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.consumer.continuing import Continuing
 from opentalos.sdk.core.consumer.delivery import Delivery
 from opentalos.sdk.core.consumer.settings import Callbacks, ConsumerCounters, ConsumerSettings
 from opentalos.sdk.core.values import Record
@@ -78,6 +79,9 @@ class TalosConsumer(Synchronous[aio.TalosConsumer]):
             self._thread.close_soon(self._inner)
 
     def __iter__(self) -> Iterator[Record]:
+        return Continuing(self._records)
+
+    def _records(self) -> Generator[Record, None, None]:
         while (delivery := self._next()) is not None:
             yield from delivery.open()
 
@@ -117,8 +121,13 @@ class TalosConsumer(Synchronous[aio.TalosConsumer]):
     def batches(self, *, arrow: bool = False) -> Iterator[Any]:
         """Batches of one partition each, with at least one record, until ``close``.
 
+        An error does not end it: the next request continues with the partitions that are whole.
+
         Args: arrow: as a ``pyarrow.Table`` of ``opentalos.sdk.arrow.SCHEMA`` instead of a list.
         """
+        return Continuing(partial(self._batches, arrow))
+
+    def _batches(self, arrow: bool) -> Generator[Any, None, None]:
         while (delivery := self._next()) is not None:
             yield delivery.table() if arrow else delivery.records()
 

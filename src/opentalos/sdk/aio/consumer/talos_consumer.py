@@ -4,12 +4,14 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Literal, Self, overload
 
 from opentalos.model.names import check_group_name
 from opentalos.sdk.aio.connection.client import Client, attach
 from opentalos.sdk.aio.consumer.group_worker import GroupWorker
 from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.consumer.continuing import AsyncContinuing
 from opentalos.sdk.core.consumer.delivery import Delivery
 from opentalos.sdk.core.consumer.settings import Callbacks, ConsumerCounters, ConsumerSettings
 from opentalos.sdk.core.values import Position, Record
@@ -127,11 +129,16 @@ class TalosConsumer:
     @overload
     def batches(self, *, arrow: Literal[True]) -> AsyncGenerator[Any, None]: ...
 
-    async def batches(self, *, arrow: bool = False) -> AsyncGenerator[Any, None]:
+    def batches(self, *, arrow: bool = False) -> AsyncGenerator[Any, None]:
         """Batches of one partition each, with at least one record, until ``close``.
+
+        An error does not end it: the next request continues with the partitions that are whole.
 
         Args: arrow: as a ``pyarrow.Table`` of ``opentalos.sdk.arrow.SCHEMA`` instead of a list.
         """
+        return AsyncContinuing(partial(self._batches, arrow))
+
+    async def _batches(self, arrow: bool) -> AsyncGenerator[Any, None]:
         while (delivery := await self._next_delivery(self._delivery)) is not None:
             self._rest = iter(())
             self._delivery = delivery

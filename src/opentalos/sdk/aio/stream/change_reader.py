@@ -8,6 +8,7 @@ from opentalos.sdk.aio.connection.client import Client, attach
 from opentalos.sdk.aio.consumer.talos_consumer import TalosConsumer
 from opentalos.sdk.aio.tables import TalosTable
 from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.consumer.continuing import AsyncContinuing
 from opentalos.sdk.core.consumer.settings import ConsumerSettings
 from opentalos.sdk.core.table.stream_decode import (
     StreamChange,
@@ -47,16 +48,23 @@ class ChangeReader:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def __aiter__(self) -> AsyncGenerator[StreamChange, None]:
-        """Raises: ValidationFailed: the table has no such stream; MessageFormatError."""
+    def __aiter__(self) -> AsyncGenerator[StreamChange, None]:
+        """Raises: ValidationFailed: the table has no such stream; MessageFormatError; CorruptLog,
+        as ``TalosConsumer``."""
+        return AsyncContinuing(self._changes)
+
+    async def _changes(self) -> AsyncGenerator[StreamChange, None]:
         decoder = StreamDecoder.of(await self._table.schema(), self._topic, self._table.name)
         async for record in self.consumer:
             change = decoder.record(record)
             if change.table == published_name(self._table.name):
                 yield change
 
-    async def batches(self) -> AsyncGenerator[list[StreamChange], None]:
+    def batches(self) -> AsyncGenerator[list[StreamChange], None]:
         """The changes fetched from one partition, as a list; ends with ``close``."""
+        return AsyncContinuing(self._batches)
+
+    async def _batches(self) -> AsyncGenerator[list[StreamChange], None]:
         decoder = StreamDecoder.of(await self._table.schema(), self._topic, self._table.name)
         table = published_name(self._table.name)
         async with aclosing(self.consumer.batches()) as batches:

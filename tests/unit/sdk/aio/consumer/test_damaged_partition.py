@@ -207,3 +207,19 @@ def test_a_range_that_ends_beyond_what_is_proven_is_refused_whole(end: Any) -> N
                 await source.read_range(Start.EARLIEST, end)
 
     test()
+
+
+@scenario
+async def test_an_iteration_of_batches_continues_after_the_damage(group: FakeGroup) -> None:
+    async with consumer(group) as source:
+        batches = source.batches()
+        assert [len(await anext(batches)) for _ in range(2)] == [3, 2]
+        for offset in (2, 3):
+            with pytest.raises(CorruptLog, match="partition 0 is damaged"):
+                await anext(batches)
+            group.put(GOOD, 1)
+            (record,) = await anext(batches)
+            assert (record.partition, record.offset) == (GOOD, offset)
+        await batches.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(batches)
