@@ -342,14 +342,18 @@ class MessageService:
         ]
 
     async def facts_of(
-        self, caller: Principal, resource: str, partitions: Sequence[int] | None = None
+        self,
+        caller: Principal,
+        resource: str,
+        partitions: Sequence[int] | None = None,
+        question: Question = PROVEN,
     ) -> Sequence[Found]:
         """Retained offsets of each partition, of a damaged one what is proven, or its error; by
         default of all partitions."""
         topic = await self._found(caller, resource)
         if partitions is None:
             partitions = range(topic.consumer_partitions)
-        return await self._look(topic, partitions, PROVEN)
+        return await self._look(topic, partitions, question)
 
     async def offset_at(
         self, caller: Principal, resource: str, partition: int, time_ms: int
@@ -361,9 +365,9 @@ class MessageService:
         self, caller: Principal, resource: str, times: Mapping[int, int]
     ) -> Mapping[int, int]:
         """Like ``offset_at`` for many partitions. Raises: the first partition's error."""
-        topic = await self._found(caller, resource)
         offsets: dict[int, int] = {}
-        found = await self._look(topic, list(times), Question(Wanted.TIMES, times))
+        question = Question(Wanted.TIMES, times)
+        found = await self.facts_of(caller, resource, list(times), question)
         for partition, fact in zip(times, found, strict=True):
             if isinstance(fact, TalosError):
                 raise fact

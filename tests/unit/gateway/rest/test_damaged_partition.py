@@ -7,6 +7,8 @@ from tests.unit.gateway.rest.message.test_events import follow
 from tests.unit.gateway.rest.support import Rest
 from tests.unit.gateway.rest.topic.test_topics import alice
 
+from opentalos.model.errors import CorruptLog
+
 COUNT = 3
 GROUP = "topics/t/groups/g"
 
@@ -99,6 +101,44 @@ async def test_a_stream_of_new_events_has_the_error_and_the_other_partitions(dam
     while b"later" not in stream.written[-1]:
         await stream.news()
     assert b"".join(stream.written).count(b"data: ") == 2
+    exchange.drained()  # type: ignore[misc]
+    await stream.ended()
+
+
+@pytest.mark.parametrize(("since", "seen"), [("1", 2 * COUNT + 1), ("9000000000000", 1)])
+async def test_a_stream_from_a_time_has_the_error_and_the_other_partitions(
+    damaged: Rest, since: str, seen: int
+) -> None:
+    path = b"/rest/v1/topics/t/events?encoding=text&from=" + since.encode()
+    exchange, stream = follow(damaged, path)
+    while b"".join(stream.written).count(b"data: ") < seen:
+        await stream.news()
+    assert b"".join(stream.written).count(b"event: error") == 1
+    sent = {"messages": [{"text": "later"}]}
+    await damaged("POST", "topics/t/partitions/1/messages", sent, by="alice")
+    while b"later" not in stream.written[-1]:
+        await stream.news()
+    exchange.drained()  # type: ignore[misc]
+    await stream.ended()
+
+
+@pytest.mark.parametrize("since", ["start", "end", "1"])
+async def test_a_stream_continues_although_nothing_of_a_partition_can_be_read(
+    call: Rest, since: str
+) -> None:
+    topic = await call.world.topic(alice(call), partitions=2)
+    log = call.world.broker.context.partition_log(topic, 0)
+    log.writer._opening_damaged(CorruptLog("partition 0 is damaged"))
+    exchange, stream = follow(
+        call, b"/rest/v1/topics/t/events?encoding=text&from=" + since.encode()
+    )
+    while b"event: error" not in b"".join(stream.written):
+        await stream.news()
+    sent = {"messages": [{"text": "later"}]}
+    await call("POST", "topics/t/partitions/1/messages", sent, by="alice")
+    while b"later" not in stream.written[-1]:
+        await stream.news()
+    assert b"urn:opentalos:error:CorruptLog" in b"".join(stream.written)
     exchange.drained()  # type: ignore[misc]
     await stream.ended()
 

@@ -9,8 +9,10 @@ import logging
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from opentalos.broker.messaging.plain_messages import Bounds, PlainMessages, Spot
+from opentalos.broker.peer_rpc.remote_logs import PartitionFacts, Question, Wanted
 from opentalos.broker.values import Topic
 from opentalos.gateway.http.reply_stream import ReplyStream
 from opentalos.gateway.rest.message.format import ENCODINGS, listed
@@ -106,20 +108,35 @@ async def _spots(call: Call, topic: Topic) -> Sequence[Spot]:
     resumed = _resumed(call.headers.get(LAST_EVENT, ""))
     fresh = dict.fromkeys(partition for partition in wanted if partition not in resumed)
     starts = {partition: offset for partition, offset in resumed.items() if partition in wanted}
-    since = call.query.get("from", "end")
-    if resumed or since in ("start", "end"):
-        # Partitions added after the last event are read from their first message.
-        from_start = bool(resumed) or since == "start"
-        found = await call.broker.messages.facts_of(call.caller, topic.resource, list(fresh))
-        for partition, fact in zip(fresh, found, strict=True):
-            if isinstance(fact, TalosError):
-                raise fact
-            # The end of what is proven, if it is damaged: the first read there says so.
-            starts[partition] = fact.offsets.start if from_start else fact.offsets.next
-    else:
-        times = dict.fromkeys(fresh, int(since))
-        starts |= await call.broker.messages.offsets_at(call.caller, topic.resource, times)
+    # Partitions added after the last event are read from their first message.
+    since = "start" if resumed else call.query.get("from", "end")
+    starts |= await _starts(call, topic, list(fresh), since)
     return [Spot(partition, starts[partition]) for partition in sorted(starts)]
+
+
+async def _starts(
+    call: Call, topic: Topic, partitions: Sequence[int], since: str
+) -> Mapping[int, int]:
+    """The first offset of partitions without one; of a damaged one where a read names the damage,
+    if nobody knows more. Raises: another error of a partition."""
+    facts_of, starts = partial(call.broker.messages.facts_of, call.caller, topic.resource), {}
+    if since not in ("start", "end"):
+        times = dict.fromkeys(partitions, int(since))
+        found = await facts_of(partitions, Question(Wanted.TIMES, times))
+        for partition, fact in zip(partitions, found, strict=True):
+            if isinstance(fact, PartitionFacts):
+                starts[partition] = fact.found
+            elif not isinstance(fact, DAMAGE):
+                raise fact
+    rest = [partition for partition in partitions if partition not in starts]
+    for partition, fact in zip(rest, await facts_of(rest) if rest else (), strict=True):
+        if isinstance(fact, PartitionFacts):
+            starts[partition] = fact.offsets.start if since == "start" else fact.offsets.next
+        elif isinstance(fact, DAMAGE):
+            starts[partition] = 0
+        else:
+            raise fact
+    return starts
 
 
 def _resumed(vector: str) -> Mapping[int, int]:
