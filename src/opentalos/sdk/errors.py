@@ -254,6 +254,8 @@ BY_TABLE_CODE: Final[dict[int, type[TalosError]]] = {
 # Every other code may stand for work that was done.
 # Source: docs/protocol/sds.md#http, idl/sds.thrift ErrorCode.
 
+_DAMAGED: Final = "CorruptLog"  # details of code 28 if what is stored is damaged
+
 # Codes with another meaning in one call.
 BY_CALL: Final[dict[tuple[str, int], type[TalosError]]] = {
     ("putMessage", 3): SequenceGap,
@@ -309,6 +311,8 @@ def error_of_table_code(call: str, sent: Any) -> TalosError:
     code, text = sent.errorCode, sent.errorMessage or sent.details
     number = -1 if code is None else int(code)
     kind = BY_CALL.get((call, number)) or BY_TABLE_CODE.get(number, OutcomeUnknown)
+    if sent.details == _DAMAGED:
+        kind = CorruptLog
     return kind(text or f"{call} failed with code {number}")
 
 

@@ -30,7 +30,6 @@ SHOWN_AS_UNKNOWN = {
     errors.ConfigError,
     errors.AlreadyExists,
     errors.NotFound,
-    errors.NewerFormat,
     errors.TalosError,
 }
 # One code for several leaves: the client sees the first of them, of the same branch.
@@ -46,6 +45,7 @@ SEVERAL = {
     errors.PrincipalExists: errors.BadRequest,
     errors.PrincipalNotExist: errors.BadRequest,
     errors.InvoiceNotExist: errors.BadRequest,
+    errors.NewerFormat: errors.CorruptLog,
     errors.ProducerFenced: errors.LeaseNotHeld,
     errors.SequenceGap: errors.UnexpectedOffset,
     errors.VersionConflict: errors.NotSupported,

@@ -348,8 +348,7 @@ class MessageService:
         partitions: Sequence[int] | None = None,
         question: Question = PROVEN,
     ) -> Sequence[Found]:
-        """Retained offsets of each partition, of a damaged one what is proven, or its error; by
-        default of all partitions."""
+        """Offsets of each partition (None: all), of a damaged one what is proven, or its error."""
         topic = await self._found(caller, resource)
         if partitions is None:
             partitions = range(topic.consumer_partitions)
@@ -366,8 +365,7 @@ class MessageService:
     ) -> Mapping[int, int]:
         """Like ``offset_at`` for many partitions. Raises: the first partition's error."""
         offsets: dict[int, int] = {}
-        question = Question(Wanted.TIMES, times)
-        found = await self.facts_of(caller, resource, list(times), question)
+        found = await self.facts_of(caller, resource, list(times), Question(Wanted.TIMES, times))
         for partition, fact in zip(times, found, strict=True):
             if isinstance(fact, TalosError):
                 raise fact

@@ -11,6 +11,8 @@ from opentalos.model import errors
 from opentalos.model.errors import TalosError
 from opentalos.wire._generated.sds import ErrorCode, ServiceException
 
+DAMAGED: Final = "CorruptLog"  # in the details of an exception
+
 CODES: Final[dict[type[TalosError], ErrorCode]] = {
     errors.BadRequest: ErrorCode.VALIDATION_FAILED,
     errors.RequestTooLarge: ErrorCode.REQUEST_TOO_LARGE,
@@ -53,7 +55,7 @@ CODES: Final[dict[type[TalosError], ErrorCode]] = {
     errors.NotFound: ErrorCode.INTERNAL_ERROR,
     errors.VersionConflict: ErrorCode.UNSUPPORTED_VERSION,
     errors.NewerFormat: ErrorCode.UNSUPPORTED_VERSION,
-    errors.CorruptLog: ErrorCode.INTERNAL_ERROR,
+    errors.CorruptLog: ErrorCode.RESOURCE_UNAVAILABLE,
     errors.PartitionNotServing: ErrorCode.SERVICE_UNAVAILABLE,
     errors.NotOwner: ErrorCode.SERVICE_UNAVAILABLE,
     errors.LeaderEpochFenced: ErrorCode.SERVICE_UNAVAILABLE,
@@ -78,7 +80,15 @@ CODES: Final[dict[type[TalosError], ErrorCode]] = {
 
 
 def exception_of(error: TalosError, request_id: str = "") -> ServiceException:
-    """The exception for an error: the code of its class or its nearest ancestor, and its text."""
+    """The exception for an error: the code of its class or its nearest ancestor, and its text.
+
+    No code is for damage alone, so ``details`` has its name.
+    """
     code = next(CODES[cls] for cls in type(error).__mro__ if cls in CODES)
     text = str(error) or type(error).__name__
-    return ServiceException(errorCode=code, errorMessage=text, requestId=request_id or None)
+    return ServiceException(
+        errorCode=code,
+        errorMessage=text,
+        details=DAMAGED if isinstance(error, errors.CorruptLog) else None,
+        requestId=request_id or None,
+    )

@@ -25,6 +25,8 @@ _NOT_SERVING = Form(21, 400, NOT_SERVING_PHRASE)
 _UNKNOWN_OUTCOME = Form(2)
 _PENDING = Form(27)
 _INTERNAL = Form(26)
+# MESSAGE_INCOMPLETE: no client moves its position on it, and none repeats it unless asked to.
+_DAMAGED = Form(11)
 
 FORMS: dict[type[TalosError], Form] = {
     errors.BadRequest: Form(40),
@@ -68,8 +70,8 @@ FORMS: dict[type[TalosError], Form] = {
     errors.AlreadyExists: _INTERNAL,
     errors.NotFound: _INTERNAL,
     errors.VersionConflict: Form(17),
-    errors.NewerFormat: _INTERNAL,
-    errors.CorruptLog: Form(11),
+    errors.NewerFormat: _DAMAGED,
+    errors.CorruptLog: _DAMAGED,
     errors.PartitionNotServing: _NOT_SERVING,
     errors.NotOwner: _NOT_SERVING,
     errors.LeaderEpochFenced: _NOT_SERVING,

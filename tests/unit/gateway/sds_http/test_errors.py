@@ -5,6 +5,7 @@ from tests.unit.matrix import matrix
 from opentalos.gateway.sds_http.errors import CODES, exception_of
 from opentalos.model import errors
 from opentalos.model.errors import OutcomeUnknown, TalosError, Unavailable
+from opentalos.sdk.errors import error_of_exception
 from opentalos.wire._generated.sds import ErrorCode
 
 CLASSES = [
@@ -36,3 +37,12 @@ def test_an_unknown_leaf_takes_the_code_of_its_branch() -> None:
     exception = exception_of(Odd(), "r7")
     assert exception.errorCode == ErrorCode.SERVICE_UNAVAILABLE
     assert (exception.errorMessage, exception.requestId) == ("Odd", "r7")
+
+
+@matrix("cls", errors.DAMAGE)
+def test_damage_is_named_and_nobody_repeats_the_call(cls: type[TalosError]) -> None:
+    exception = exception_of(cls("partition 0 is damaged"))
+    assert exception.errorCode not in (*REPEATED, ErrorCode.INTERNAL_ERROR)
+    found = error_of_exception("getLatestStreamCheckpoint", exception)
+    named = errors.CorruptLog if cls is errors.CorruptLog else errors.NotSupported
+    assert (type(found), str(found)) == (named, "partition 0 is damaged")

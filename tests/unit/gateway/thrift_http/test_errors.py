@@ -6,6 +6,7 @@ from opentalos.gateway.rest.routing.errors import STATUS, problem
 from opentalos.gateway.thrift_http.errors import FORMS, form_of, text_of
 from opentalos.model import errors
 from opentalos.model.errors import OutcomeUnknown, TalosError
+from opentalos.sdk.errors import error_of_code
 from opentalos.wire._generated.common import ErrorCode
 
 CLASSES = [
@@ -58,3 +59,10 @@ def test_a_problem_says_whether_the_work_may_have_been_done() -> None:
     status, body = problem(errors.PartitionNotServing("later"), "r8")
     assert status == 503
     assert b'"retry_safe": true' in body
+
+
+@matrix("cls", errors.DAMAGE)
+def test_damage_has_the_code_on_which_no_client_moves_or_tries_again(cls: type[TalosError]) -> None:
+    """Source: idl/common.thrift ERROR_RETRY_TYPE: UNSAFE, so only if retries are switched on."""
+    assert form_of(cls("why")).code == ErrorCode.MESSAGE_INCOMPLETE
+    assert type(error_of_code("getMessage", form_of(cls("why")).code, "why")) is errors.CorruptLog
