@@ -246,7 +246,8 @@ class Rollup:
         for label in labels or ():
             if label not in found:  # nothing was written, which is 0 unless it was dropped
                 found[label] = [0.0 if at and not pool.lost else None for at in known]
-        return Series(found, rest, self._notes(pool))
+        shown = {label: _shown(values) for label, values in found.items()}
+        return Series(shown, None if rest is None else _shown(rest), self._notes(pool))
 
     def _pool(self, question: Question) -> Pool[Key]:
         if question.by is By.PARTITION:
@@ -293,7 +294,7 @@ class Rollup:
         for at, part in zip(known, _steps(amounts, question.step), strict=True):
             value = join(part) if at and slot + question.step > since else None
             if kind is Kind.GAUGE and any(map(math.isnan, part)):
-                value = None
+                value = math.nan  # nobody knows it, nor a sum with it
             values.append(None if value == 0.0 and kind is Kind.PERCENTILE else value)
             slot += question.step
         return values
@@ -342,6 +343,10 @@ def merged(first: Values | None, second: Values, *, add: bool) -> Values:
         else:
             found.append(left + right if add else max(left, right))
     return found
+
+
+def _shown(values: Values) -> Values:
+    return [None if value is None or math.isnan(value) else value for value in values]
 
 
 def _steps(amounts: Sequence[float], step: int) -> Sequence[Sequence[float]]:

@@ -18,7 +18,7 @@ from opentalos.log.partition.queue import Job, name_of
 from opentalos.log.partition.state import State
 from opentalos.log.partition.writer import PartitionWriter
 from opentalos.log.results import TopicLogSettings
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import DAMAGE, TalosError
 from opentalos.model.message import PartitionKey
 
 _log = logging.getLogger(__name__)
@@ -63,13 +63,15 @@ class UnreadPartitions:
         for writer in self._next(busy):
             if openings == OPENINGS_PER_PASS_MAX or failures == LOAD_FAILURES_PER_PASS_MAX:
                 break
+            said = writer.key in self._failed
             self._failed.pop(writer.key, None)
             try:
                 openings += await self._load(writer)
             except TalosError as error:
-                _log.warning(
-                    "%s: not loaded: %s; a later pass repeats it", name_of(writer.key), error
-                )
+                if not (said and isinstance(error, DAMAGE)):  # that lasts, so once is enough
+                    _log.warning(
+                        "%s: not loaded: %s; a later pass repeats it", name_of(writer.key), error
+                    )
                 self._failed[writer.key] = None
                 failures += 1
 
@@ -115,6 +117,8 @@ class UnreadPartitions:
         if manifest.unsealed is None:
             writer.adopt(versioned)
             return False
+        if writer.state is State.BROKEN:
+            return False  # its opening has said why; nothing opens it until a restart
         self._start_job(writer, partial(open_now, writer))
         return True
 

@@ -99,6 +99,17 @@ async def test_a_lag_that_nobody_knows_is_no_0() -> None:
     assert made.totals(groups) == {("a", -1, "alice/g"): 12.0}
 
 
+async def test_a_sum_with_a_lag_that_nobody_knows_is_not_known_either() -> None:
+    """Neither of a topic with a damaged partition, nor of the groups without a line."""
+    damaged, whole = GroupOnTopic("a", "alice/g"), GroupOnTopic("a", "alice/h")
+    made = await rollup(sample(lags={(damaged, 0): math.nan, (whole, 0): 5}))
+    for order in (By.TOPIC, By.TOTAL):
+        asked = question("lag", order, count=1, topics=frozenset("a"))
+        assert list((await read(made, asked)).values.values()) == [[None]]
+    rest = (await read(made, question("lag", By.GROUP, count=1), frozenset())).rest
+    assert rest == [None]
+
+
 async def test_groups_of_others_count_only_where_they_may_be_seen() -> None:
     mine, other = GroupOnTopic("a", "alice/g"), GroupOnTopic("a", "bob/g")
     made = await rollup(sample(lags={(mine, 0): 3, (other, 0): 100, (other, 1): 1}))

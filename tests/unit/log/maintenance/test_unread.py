@@ -2,16 +2,28 @@
 
 import asyncio
 import logging
+from copy import deepcopy
+from dataclasses import replace
 
 import pytest
-from tests.unit.log.bed import Answers, Bed, block, crash, open_bed, payloads, put, until
+from tests.unit.log.bed import (
+    Answers,
+    Bed,
+    block,
+    crash,
+    log_records,
+    open_bed,
+    payloads,
+    put,
+    until,
+)
 from tests.unit.log.faults import FailOnce, FaultyFiles, FaultyMeta, Steps
 
 from opentalos.adapters.memory import MemoryStorage
 from opentalos.log.maintenance import unread
 from opentalos.log.partition.state import State
 from opentalos.log.results import TopicLogSettings
-from opentalos.model.errors import StoreUnavailable
+from opentalos.model.errors import CorruptLog, StoreUnavailable
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import Durability
 
@@ -155,3 +167,40 @@ async def test_jobs_that_failed_to_open_do_not_count_against_a_later_put() -> No
     assert await put(log, b"stored") == 1
     assert len(await payloads(log)) == 2
     await bed.store.close()
+
+
+async def test_a_manifest_that_cannot_be_read_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage, former = await earlier_run(2, sealed=True)
+    bad, _ = log_records(storage)
+    storage.records[bad].record = replace(storage.records[bad].record, value=b"{")
+    bed = await started(storage, former, Steps())
+    for _ in range(4):
+        await run_pass(bed)
+    assert len([r for r in caplog.records if "not loaded" in r.getMessage()]) == 1
+    assert len(segment_files(storage)) == 1  # the others are kept up as before
+    await crash(bed)
+
+
+async def test_a_log_that_cannot_be_opened_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage, former = await earlier_run(1, sealed=False)
+    (record,) = log_records(storage)
+    older = deepcopy(storage.records[record])
+    bed = await started(storage, former, Steps())
+    await put(bed.log(), b"y")
+    await crash(bed)
+    storage.records[record] = older
+    again = await started(storage, former, Steps())
+    await run_pass(again)
+    assert again.log().writer.state is State.BROKEN
+    assert "rolled back" in caplog.text
+    caplog.clear()
+    for _ in range(3):
+        await run_pass(again)
+    assert not caplog.records
+    with pytest.raises(CorruptLog, match="rolled back"):
+        await again.log().offsets()
+    await crash(again)

@@ -17,6 +17,7 @@
   let paused = false;
   let came = 0;
   let leftOut = 0;
+  const damaged = {}; // by partition; until a restart of its server
 
   const rowOf = (cells) => {
     const row = document.createElement("tr");
@@ -49,6 +50,10 @@
     state.textContent = came
       ? `${came.toLocaleString("en-US")} messages since this page was opened${left}; the newest ${body.rows.length.toLocaleString("en-US")} are shown.`
       : "Waiting for messages.";
+    Object.assign(damaged, found.damaged);
+    for (const [partition, error] of Object.entries(damaged)) {
+      state.textContent += ` Partition ${partition} is not followed: ${error}`;
+    }
     table.dataset.came = String(came);
   };
 

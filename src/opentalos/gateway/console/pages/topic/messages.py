@@ -164,10 +164,13 @@ def parsed_time(text: str) -> int | None:
 
 
 async def _read(visit: Visit, entry: Mapping[str, Any], wanted: Wanted, partitions: int) -> Read:
-    """Messages of a partition. One that cannot be read now does not spoil the others."""
-    partition = entry["partition"]
-    if "error" in entry:
-        return Read(partition, (), 0, entry["error"])
+    """Messages of a partition. One that cannot be read now does not spoil the others.
+
+    Of a damaged one what is whole, but for its end, which nobody knows.
+    """
+    partition, failure = entry["partition"], entry.get("error", "")
+    if failure and ("start" not in entry or wanted.start == "end"):
+        return Read(partition, (), 0, failure)
     count = SEARCHED_MAX if wanted.find else wanted.rows
     share = max(BYTES_MAX // min(partitions, PARTITIONS_MAX), 32 << 10)
     query: dict[str, str | int] = {"messages_max": count, "bytes_max": share}
@@ -178,29 +181,37 @@ async def _read(visit: Visit, entry: Mapping[str, Any], wanted: Wanted, partitio
     elif wanted.start == "time" and wanted.time_ms is not None:
         query["time_ms"] = wanted.time_ms
     try:
-        messages = await read_messages(
+        messages, ended = await read_messages(
             visit, partition, query, reads=READS_MAX // min(max(partitions, 1), PARTITIONS_MAX)
         )
     except RestError as error:
         if error.status in (401, 403):
             raise
-        return Read(partition, (), 0, error.detail)
+        return Read(partition, (), 0, failure or error.detail)
     matching = [message for message in messages if _contains(message, wanted.find)]
-    return Read(partition, matching, len(messages))
+    return Read(partition, matching, len(messages), failure or ended)
 
 
 async def read_messages(
     visit: Visit, partition: int, query: Mapping[str, str | int], reads: int
-) -> list[Mapping[str, Any]]:
+) -> tuple[list[Mapping[str, Any]], str]:
     """Messages of a partition, by so many reads at most: one may end at the end of a block.
 
+    Returns: the messages, and the error of a later read, as behind them the log may be damaged.
     Args: query: as REST has it, with ``messages_max`` and ``bytes_max``.
     """
     path = ("topics", visit.places["topic"], "partitions", str(partition), "messages")
     wanted, left_bytes = int(query["messages_max"]), int(query["bytes_max"])
     messages: list[Mapping[str, Any]] = []
+    failure = ""
     for _ in range(max(1, reads)):
-        found = await visit.rest.get(*path, query=query)
+        try:
+            found = await visit.rest.get(*path, query=query)
+        except RestError as error:
+            if not messages:
+                raise
+            failure = error.detail
+            break
         messages += found["messages"]
         left_bytes -= sum(len(message["base64"]) * 3 // 4 for message in found["messages"])
         ended = not found["messages"] or found["lag"] == 0
@@ -211,7 +222,7 @@ async def read_messages(
             "messages_max": wanted - len(messages),
             "bytes_max": left_bytes,
         }
-    return messages
+    return messages, failure
 
 
 def _contains(message: Mapping[str, Any], text: str) -> bool:

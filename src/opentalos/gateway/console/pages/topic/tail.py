@@ -71,8 +71,11 @@ async def rows(visit: Visit) -> Data:
         query = {"from_partition": first, "limit": PARTITIONS_MAX}
     offsets = await visit.rest.get("topics", name, "offsets", query=query)
     entries = [entry for entry in offsets["partitions"] if "error" not in entry][:PARTITIONS_MAX]
+    failed = [entry for entry in offsets["partitions"] if "error" in entry and "start" in entry]
+    damaged = {"damaged": {str(entry["partition"]): entry["error"] for entry in failed}}
     if not known:
-        return Data({"after": _vector({e["partition"]: e["next"] for e in entries}), "rows": []})
+        ends = {entry["partition"]: entry["next"] for entry in entries}
+        return Data(damaged | {"after": _vector(ends), "rows": []})
     grown = [entry for entry in entries if entry["next"] > known.get(entry["partition"], 0)]
     found = await asyncio.gather(*(_read(visit, entry, known, len(grown)) for entry in grown))
     views = views_of(visit)
@@ -85,7 +88,8 @@ async def rows(visit: Visit) -> Data:
     )
     after = known | {entry["partition"]: entry["next"] for entry in grown}
     return Data(
-        {
+        damaged
+        | {
             "after": _vector(after),
             "came": came,
             "left_out": max(0, came - len(messages)),
@@ -103,7 +107,7 @@ async def _read(
     offset = max(entry["start"], known.get(partition, 0), end - share)
     query = {"offset": offset, "messages_max": share, "bytes_max": max(BYTES_MAX // grown, 4096)}
     try:
-        messages = await read_messages(visit, partition, query, READS_MAX // grown)
+        messages, _ = await read_messages(visit, partition, query, READS_MAX // grown)
     except RestError as error:
         if error.status in (401, 403, 404):
             raise

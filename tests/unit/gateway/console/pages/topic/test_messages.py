@@ -120,6 +120,22 @@ async def test_positions_and_search(root: Browser) -> None:
     assert "No messages here." in later.words
 
 
+async def test_a_damaged_partition_is_named_and_what_is_whole_is_shown(root: Browser) -> None:
+    for number in range(3):
+        await put(root, f"whole-{number}", partition="0")
+    await put(root, "other", partition="1")
+    world = root.rest.world
+    (topic,) = (topic for topic in world.broker.context.topics.all() if topic.name == "t")
+    await world.damage(topic, 0)
+    for query, shown in (("", []), ("from=start", [0, 1, 2]), ("from=offset&offset=1", [1, 2])):
+        page = await root.get(f"{TOPIC}/messages?{query}")
+        assert "Partition 0 cannot be read now: partition 0 is damaged" in page.words, query
+        assert [number for number in range(3) if f"whole-{number}" in page.text] == shown, query
+        assert ("other" in page.text) == ("offset" not in query), query
+    found = json.loads((await root.get(f"{TOPIC}/tail/rows")).text)
+    assert (found["after"], found["damaged"]) == ("1:1", {"0": "partition 0 is damaged"})
+
+
 async def test_the_tail_continues_where_it_was_and_counts_what_it_leaves_out(
     masking: Browser,
 ) -> None:
