@@ -27,6 +27,7 @@ from opentalos.log.segment.format import BLOCK_HEADER_BYTES, index_path
 from opentalos.log.segment.scan import valid_blocks
 from opentalos.log.segment.view import read_segment_header, read_side_index
 from opentalos.model.errors import (
+    DAMAGE,
     CorruptLog,
     NotFound,
     PartitionNotServing,
@@ -43,7 +44,7 @@ async def check_sealed(
     context: LogContext, key: PartitionKey, versioned: VersionedManifest
 ) -> None:
     """Of a log that no opening recovers. Raises: CorruptLog: it was longer, or a file is missing.
-    TalosError: not known.
+    NewerFormat: a file cannot be read. TalosError: not known.
     """
     manifest = versioned.manifest
     await context.journals_known()
@@ -194,7 +195,7 @@ class SealedEnd:
         log, manifests = self._log, self._context.manifests
         try:
             await check_sealed(self._context, self._key, versioned)
-        except CorruptLog as error:
+        except DAMAGE as error:
             try:
                 changed = (await manifests.load(self._key)).version != versioned.version
             except Unavailable as unknown:

@@ -19,7 +19,7 @@ from opentalos.log.manifest.manifest import END_STATE_BYTES_MAX, Manifest, Segme
 from opentalos.log.manifest.store import NOTHING, VersionedManifest
 from opentalos.log.partition.decisions import is_outdated
 from opentalos.log.partition.log_end import keeps_state
-from opentalos.log.partition.opening import close_handed_over
+from opentalos.log.partition.opening import close_handed_over, files_before_claim
 from opentalos.log.partition.queue import name_of
 from opentalos.log.partition.state import State
 from opentalos.log.partition.writer import PartitionWriter, marked
@@ -36,6 +36,7 @@ from opentalos.log.segment.writer import (
     write_side_index_soon,
 )
 from opentalos.model.errors import (
+    CorruptLog,
     ManifestFull,
     NotFound,
     OutcomeUnknown,
@@ -109,10 +110,20 @@ async def claim(writer: PartitionWriter) -> None:
     if not writer.foreign or writer.versioned is NOTHING:
         return
     await context.guard.confirm_owner(writer.key)
-    former = writer.versioned.manifest
+    held = writer.versioned
+    former = held.manifest
+    if not writer.end_proven:
+        try:
+            await files_before_claim(context, writer.key, held)
+        except CorruptLog as error:
+            if writer.state is State.SEALED and writer.versioned is held:
+                writer.found_damaged(error)
+            return
+    if writer.state is State.DAMAGED:
+        return  # a reader found it meanwhile
     owned = former.next_epoch(context.server, context.manifests.instance)
     try:
-        versioned = await context.manifests.change(writer.key, writer.versioned, owned)
+        versioned = await context.manifests.change(writer.key, held, owned)
     except TalosError:
         writer.manifest_changed()
         raise

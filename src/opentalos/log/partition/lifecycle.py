@@ -96,8 +96,8 @@ class PartitionLifecycle(PutQueue):
 
     def adopt(self, versioned: VersionedManifest) -> None:
         """A manifest without an unsealed segment was read, or claimed for this process."""
-        if self.state is State.FENCED:
-            return  # what was under way ended after the drop
+        if self.state in (State.FENCED, State.DAMAGED):
+            return  # what was under way ended after the drop, or after a reader found the damage
         self._move(Event.ADOPTED)
         self._take(versioned)
 

@@ -166,22 +166,35 @@ async def _claimed(
     it was this server's before."""
     versioned = await _former(context, key)
     former = versioned.manifest
-    # The claim expects the manifest that was loaded before the files are listed, so whatever it
-    # names is among them. What a former owner adds meanwhile is left to the next opening. A claim
-    # raises the epoch, which would hide that the manifest is older than its files.
-    await context.journals_known()
-    present = await context.files.list(f"{key.topic_uuid}/{key.partition}")
     try:
-        check_epochs(key, former, [*present, *held_segments(context, key)])
-    except CorruptLog as error:
+        present = await files_before_claim(context, key, versioned)
+    except CorruptLog:
         context.counters.corrupt += 1
-        await _check_owned(context, key, versioned, error)
         raise
     owned = await _with_next_epoch(context, key, versioned, claim)
     again = _is_ours(context, former)
     if former.handed_over and not again:
         close_handed_over(context, key, former)
     return owned, present, again
+
+
+async def files_before_claim(
+    context: LogContext, key: PartitionKey, versioned: VersionedManifest
+) -> Sequence[str]:
+    """The partition's files, before a claim expects this manifest: whatever that names is among
+    them, and what a former owner adds meanwhile is left to the next opening.
+
+    Raises: CorruptLog: the manifest is older than its files, which a claim would hide, because it
+    raises the epoch; PartitionNotServing: another server owns the partition.
+    """
+    await context.journals_known()
+    present = await context.files.list(f"{key.topic_uuid}/{key.partition}")
+    try:
+        check_epochs(key, versioned.manifest, [*present, *held_segments(context, key)])
+    except CorruptLog as error:
+        await _check_owned(context, key, versioned, error)
+        raise
+    return present
 
 
 async def _former(context: LogContext, key: PartitionKey) -> VersionedManifest:

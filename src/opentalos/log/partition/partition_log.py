@@ -362,18 +362,22 @@ class PartitionLog:
         return SegmentReader(self._context.files, view, name_of(self.key))
 
     async def _ready(self) -> None:
-        """Know the manifest and the high watermark; opens a log that was not closed cleanly."""
+        """Know the manifest and the high watermark; opens a log that was not closed cleanly.
+
+        A high watermark that only the manifest names is not shown before its proof, also while an
+        opening that will compare the same is under way or has failed.
+        """
         writer = self.writer
-        while not writer.readable or not (writer.end_proven or writer.state is not State.SEALED):
+        while not writer.readable or not (writer.end_proven or writer.state is State.DAMAGED):
             if writer.state is State.BROKEN:
                 break
             self._check_served()
-            if writer.readable:
+            if writer.state is State.SEALED:
                 if self._sealed_end is None:
                     self._sealed_end = SealedEnd(self._context, self.key, writer)
                 await self._sealed_end.prove()
                 continue
-            if writer.busy():
+            if writer.readable or writer.busy():
                 await writer.run(partial(open_now, writer))
                 continue
             try:

@@ -330,8 +330,9 @@ class PartitionWriter(PartitionCommits):
         self.end_proven = True
 
     def found_damaged(self, error: TalosError) -> None:
-        """Something proves that the sealed log was longer: nothing is written until a restart."""
-        self.context.counters.corrupt += 1
+        """Something proves that the sealed log was longer, or a newer version wrote a part of it:
+        nothing is written until a restart."""
+        self.context.counters.corrupt += isinstance(error, CorruptLog)
         _log.error("%s", error)
         self._opening_damaged(error)
 
