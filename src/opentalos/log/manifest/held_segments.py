@@ -44,7 +44,8 @@ class HeldSegments:
         if not named and versioned is not NOTHING and not manifest.deleted:
             found = await self._found(former, path)
             beyond = _beyond(found, manifest)
-            if beyond and not self._is_judged(key, manifest, found):
+            older = epoch > manifest.epoch  # the manifest: a claim precedes the epoch's segments
+            if older or (beyond and not self._is_judged(key, manifest, found)):
                 self.recover_soon([key])
                 return False
             # A segment is in its journal before its manifest names it.

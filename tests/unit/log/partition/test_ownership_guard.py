@@ -1,6 +1,7 @@
 """The ownership guard: what the log may open and roll while servers share the storage."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tests.unit.log.bed import (
@@ -10,7 +11,9 @@ from tests.unit.log.bed import (
     Bed,
     FakeClock,
     block,
+    crash,
     log_records,
+    open_bed,
     payloads,
     put,
     until,
@@ -18,6 +21,7 @@ from tests.unit.log.bed import (
 from tests.unit.log.faults import FaultyMeta, Steps
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryMetaStore, MemoryStorage
+from opentalos.log.journal.upkeep import PASS_S, SEARCH_FIRST_S
 from opentalos.log.log_store import LogStore
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import manifest_path
@@ -278,3 +282,22 @@ async def test_a_commit_that_began_before_a_read_does_not_prove_its_end() -> Non
         await late
     await other.store.close()
     await bed.store.close()
+
+
+async def test_a_server_that_only_looks_on_ends_no_journal_that_proves_an_older_manifest() -> None:
+    """The owner refuses the partition; so nobody has judged what the journal has of it."""
+    limits = replace(LIMITS, journal="on", journal_files_open_max=6)
+    bed = await open_bed(limits=limits)
+    await put(bed.log(), b"acknowledged")
+    await crash(bed)
+    (path,) = log_records(bed.storage)
+    stored = bed.storage.records[path].record
+    older = replace(Manifest.decode(stored.value), epoch=0, segments=(), journal="", late=False)
+    bed.storage.records[path].record = bed.storage.record(older.encode(), stored.version)
+    guard = ScriptedGuard()
+    guard.refused = ELSEWHERE
+    again = await guarded_bed(guard, bed.storage, limits)
+    await asyncio.sleep(SEARCH_FIRST_S + 5 * PASS_S)
+    assert [each for each in bed.storage.files if each.endswith(".jnl")]
+    assert not [each for each in bed.storage.files if each.startswith("aside/")]
+    await again.store.close()
