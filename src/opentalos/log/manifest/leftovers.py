@@ -29,6 +29,7 @@ from opentalos.log.partition.queue import name_of
 from opentalos.log.segment.format import (
     NUMBER_PREFIX,
     index_path,
+    is_segment_of,
     parse_file_name,
     segment_path,
 )
@@ -152,6 +153,8 @@ async def examine(files: Readable, path: str) -> Found:
         header = await read_segment_header(files, path)
     except CorruptLog:
         return Found(path, await _is_empty(files, path))
+    if not is_segment_of(header, path):  # it proves nothing of this log
+        return Found(path, empty=False)
     scan = SegmentScan(header.seed, header.base_offset, SparseIndex(INDEX_INTERVAL_BYTES))
     await scan_to_end(files, path, scan)
     committed, next_offset = scan.committed, scan.next_offset

@@ -6,71 +6,40 @@ unsealed, so the next opening recovers its end as after a crash. Nothing is writ
 manifest, and no file is deleted.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from opentalos.log.maintenance.stored_journals import StoredJournals
+from opentalos.log.manifest.chain import Piece, Place, Places, chain_to, last_of
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import ManifestStore, VersionedManifest
 from opentalos.log.partition.queue import name_of
 from opentalos.log.segment.format import (
     BLOCK_HEADER_BYTES,
     NUMBER_PREFIX,
+    SegmentHeader,
     index_path,
+    is_segment_of,
     parse_file_name,
 )
-from opentalos.log.segment.index import SparseIndex
 from opentalos.log.segment.scan import Readable, SegmentScan, scan_to_end
 from opentalos.log.segment.view import read_segment_header, read_side_index
 from opentalos.model.errors import ConfigError, CorruptLog, NotFound
-from opentalos.model.message import Durability, PartitionKey
+from opentalos.model.message import PartitionKey
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 
 INSTANCE = "repair"
-PLACES_BYTES = 1  # every block is a place where the segment may end
 
 
-class Piece(NamedTuple):
-    """A file, or what a journal has of one, with the blocks that are whole from its start on."""
+class _File(NamedTuple):
+    """A segment's file, or what a journal has of one, of which only the header was read."""
 
-    segment: Segment  # base offset, epoch and number
-    committed: int
-    next_offset: int
-    position: int  # after the last whole block
-    durability: Durability | None
-    scan: SegmentScan
-    journal: str = ""  # that has bytes of it
-    late: bool = False  # it has no file
-
-    @property
-    def rank(self) -> tuple[int, int, bool, int]:
-        """The last segment of a log has the largest."""
-        base, epoch = self.segment.base_offset, self.segment.epoch
-        return epoch, base, self.committed > base, self.next_offset
-
-    @property
-    def witness(self) -> int:
-        """All messages below were acknowledged, as far as this file proves; 0: it proves nothing.
-
-        Merged files and what was only flushed may have lost their end with the power.
-        """
-        proves = self.durability is Durability.SYNCED and self.committed > self.segment.base_offset
-        return self.committed if proves else 0
-
-    def sealed_at(self, offset: int) -> Segment | None:
-        """The segment if it ends at ``offset``; None: no block begins or ends there."""
-        if offset == self.next_offset:
-            last_ms, position = self.scan.last_append_ms, self.position
-        else:
-            index = self.scan.index
-            at = bisect_left(index.offsets, offset)
-            if at == len(index.offsets) or index.offsets[at] != offset:
-                return None
-            position, last_ms = index.positions[at], index.append_times[at - 1]
-        return self.segment._replace(next_offset=offset, bytes=position, last_append_ms=last_ms)
+    path: str
+    header: SegmentHeader
+    segment: Segment
+    journal: str  # that has bytes of it; empty: none
 
 
 class Repair(NamedTuple):
@@ -96,14 +65,16 @@ class ManifestRepair:
         Raises: ConfigError: nothing to adopt, or messages in between are missing.
         """
         before = await self._before(key)
+        manifest = before.manifest
+        if manifest.deleted:
+            raise ConfigError(f"{name_of(key)}: the topic is being deleted")
         paths = await self._paths(key)
-        pieces = [piece for path in paths if (piece := await self._piece(path))]
+        pieces = await self._pieces(paths)
         with_messages = [piece for piece in pieces if piece.next_offset > piece.segment.base_offset]
         if not with_messages:
             raise ConfigError(f"{name_of(key)}: there is no segment with messages")
-        last = max(with_messages, key=lambda piece: piece.rank)
-        manifest = before.manifest
-        chain = _chain(last, with_messages, manifest)
+        last = last_of(with_messages)
+        chain = chain_to(last, with_messages, manifest)
         start, end = chain[0].base_offset, last.next_offset
         if not accept_loss:
             lost = [
@@ -174,36 +145,53 @@ class ManifestRepair:
         held = await self._journals.held(folder)
         return sorted({*await self._files.list(folder), *held})
 
-    async def _piece(self, path: str) -> Piece | None:
-        """What is whole of a segment; None: it is none, or its header is not whole."""
+    async def _pieces(self, paths: Sequence[str]) -> list[Piece]:
+        """What is whole of each segment. What cannot begin another one is not kept in memory."""
+        files = [found for path in paths if (found := await self._file(path))]
+        begins = frozenset(found.segment.base_offset for found in files)
+        return [await self._piece(found, begins) for found in files]
+
+    async def _file(self, path: str) -> _File | None:
+        """None: it is no segment of this partition, or its header is not whole."""
         parsed = parse_file_name(path)
         if parsed is None or parsed[2] != "log":
             return None
         held = await self._journals.holder(path)
-        laid_over, _ = await self._journals.lay_over(path, held)
         try:
-            header = await read_segment_header(laid_over, path)
+            header = await read_segment_header(await self._readable(path, held), path)
         except CorruptLog:
             return None
-        scan = SegmentScan(header.seed, header.base_offset, SparseIndex(PLACES_BYTES))
-        await scan_to_end(laid_over, path, scan)
+        if not is_segment_of(header, path):
+            return None
         numbered = path.rpartition("/")[2].startswith(NUMBER_PREFIX)
         segment = Segment(header.base_offset, parsed[1], number=parsed[0] if numbered else 0)
+        return _File(path, header, segment, held)
+
+    async def _piece(self, found: _File, begins: frozenset[int]) -> Piece:
+        places = Places(begins)
+        scan = SegmentScan(found.header.seed, found.segment.base_offset, places)
+        await scan_to_end(await self._readable(found.path, found.journal), found.path, scan)
         return Piece(
-            segment,
+            found.segment,
             scan.committed,
             scan.next_offset,
-            scan.position,
-            header.durability,
-            scan,
-            held,
-            late=not await _exists(self._files, path),
+            Place(scan.position, scan.last_append_ms),
+            found.header.durability,
+            places.found,
+            found.journal,
+            late=not await _exists(self._files, found.path),
         )
+
+    async def _readable(self, path: str, journal: str) -> Readable:
+        """The file with what the journal has of it."""
+        return (await self._journals.lay_over(path, journal))[0] if journal else self._files
 
 
 def _lost_before(start: int, manifest: Manifest, pieces: Sequence[Piece]) -> list[str]:
     """What says that messages before ``start`` are missing."""
-    if start > manifest.start and manifest.segments:
+    if start <= manifest.start:  # files below wait for their deletion
+        return []
+    if manifest.segments or manifest.start:
         text = f"the manifest begins at {manifest.start}"
         return [f"{text}: retention has deleted what is missing, or it is lost"]
     below = min((piece.segment.base_offset for piece in pieces), default=start)
@@ -227,26 +215,6 @@ def _lost_behind(end: int, manifest: Manifest, pieces: Sequence[Piece]) -> list[
 def _epoch_of(path: str) -> int:
     parsed = parse_file_name(path)
     return 0 if parsed is None else parsed[1]
-
-
-def _chain(last: Piece, pieces: Sequence[Piece], manifest: Manifest) -> list[Segment]:
-    """The segments up to ``last``, each of which begins where the one before ends."""
-    chain = [last.segment]
-    named = set(manifest.segments)
-    while chain[0].base_offset > manifest.start:
-        end = chain[0].base_offset
-        before = [
-            sealed
-            for piece in pieces
-            if piece.segment.base_offset < end <= piece.next_offset
-            and (piece.committed <= end or piece.durability is not Durability.SYNCED)
-            and (sealed := piece.sealed_at(end)) is not None
-        ]
-        if not before:
-            break
-        # As the manifest names it; else the newest file, which a merge may have made.
-        chain.insert(0, max(before, key=lambda each: (each in named, each.epoch, each.number)))
-    return chain
 
 
 async def _exists(files: Readable, path: str) -> bool:

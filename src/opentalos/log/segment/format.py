@@ -322,3 +322,13 @@ def partition_and_epoch(path: str) -> tuple[PartitionKey, int]:
     parsed = parse_file_name(name)
     assert parsed is not None
     return PartitionKey(topic_uuid, int(partition)), parsed[1]
+
+
+def is_segment_of(header: SegmentHeader, path: str) -> bool:
+    """Whether a header is that of the segment which the path names, and not of another one."""
+    key, epoch = partition_and_epoch(path)
+    if (header.partition, header.epoch) != (key.partition, epoch):
+        return False
+    numbered = path.rpartition("/")[2].startswith(NUMBER_PREFIX)
+    parsed = parse_file_name(path)
+    return numbered or (parsed is not None and parsed[0] == header.base_offset)

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.log.bed import TOPIC, Bed, crash, log_records, open_bed, payloads, put
@@ -13,7 +14,8 @@ from opentalos.log.log_store import use_positions
 from opentalos.log.maintenance.verify import Kind, LogVerifier
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.repair import ManifestRepair, Repair
-from opentalos.log.segment.format import BLOCK_HEADER_BYTES
+from opentalos.log.partition.jobs import claim
+from opentalos.log.segment.format import BLOCK_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader
 from opentalos.model.errors import ConfigError, CorruptLog
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import Durability, PartitionKey
@@ -64,6 +66,13 @@ async def long_log(limits: LogLimits, ends: str) -> tuple[Bed, StoredRecord, lis
     return bed, older, sent
 
 
+def copied(storage: MemoryStorage, source: Segment, target: Segment, **header: Any) -> None:
+    """Copy a file, with other fields in its header."""
+    file = storage.files[target.path(KEY)] = deepcopy(storage.files[source.path(KEY)])
+    first = SegmentHeader.decode(bytes(file.content[:SEGMENT_HEADER_BYTES]))
+    file.content[:SEGMENT_HEADER_BYTES] = first._replace(**header).encode()
+
+
 @pytest.mark.parametrize("limits", [PLAIN, LATE], ids=["files", "late"])
 @pytest.mark.parametrize("ends", ["closed", "crashed"])
 @pytest.mark.parametrize("manifest", ["older", "gone", "damaged"])
@@ -110,6 +119,81 @@ async def test_a_merged_segment_stands_for_those_that_were_deleted() -> None:
     again = await open_bed(bed.storage, limits=PLAIN)
     assert await payloads(again.log()) == sent
     await again.store.close()
+
+
+@pytest.mark.parametrize("originals", ["deleted", "kept"])
+async def test_a_merged_file_of_a_newer_epoch_is_not_taken_for_the_open_segment(
+    originals: str,
+) -> None:
+    bed = await open_bed(limits=PLAIN)
+    sent = [*(b"%d" % number for number in range(8)), b"9" * (12 << 10)]  # the last is not small
+    for payload in sent:
+        await put(bed.log(), payload)
+        await rolled(bed)
+    await bed.store.close()
+    before = deepcopy(bed.storage.files)
+    bed = await open_bed(bed.storage, limits=MERGING)
+    await payloads(bed.log())
+    await bed.log().writer.run(lambda: claim(bed.log().writer))
+    for _ in range(3):
+        await bed.store.upkeep.run_pass()
+        await bed.store._context.background.drain()
+    (record,) = log_records(bed.storage)
+    merged, last = Manifest.decode(bed.storage.records[record].record.value).segments
+    assert merged.epoch > last.epoch
+    await crash(bed)
+    if originals == "kept":
+        bed.storage.files.update(before)
+    del bed.storage.records[record]
+    assert (await repaired(bed.storage)).end == len(sent)
+    again = await open_bed(bed.storage, limits=PLAIN)
+    assert await payloads(again.log()) == sent
+    await again.store.close()
+
+
+async def test_a_file_of_another_partition_is_not_adopted() -> None:
+    bed, _, sent = await long_log(PLAIN, "closed")
+    (record,) = log_records(bed.storage)
+    segments = Manifest.decode(bed.storage.records.pop(record).record.value).segments
+    copied(bed.storage, segments[0], Segment(12, 7), partition=1, base_offset=12, epoch=7)
+    copied(bed.storage, segments[0], Segment(12, 8))
+    plan = await repaired(bed.storage)
+    assert (plan.end, plan.after.epoch) == (len(sent), 8)
+    again = await open_bed(bed.storage, limits=PLAIN)
+    assert await payloads(again.log()) == sent
+    await again.store.close()
+
+
+async def test_a_topic_that_is_being_deleted_is_not_repaired() -> None:
+    bed, _, _ = await long_log(PLAIN, "closed")
+    (record,) = log_records(bed.storage)
+    manifest = Manifest.decode(bed.storage.records[record].record.value)
+    version = bed.storage.records[record].record.version
+    bed.storage.records[record].record = Record(manifest.tombstone("s1").encode(), version)
+    with pytest.raises(ConfigError, match="the topic is being deleted"):
+        await repaired(bed.storage, accept_loss=True)
+
+
+async def test_when_retention_began_to_count_is_not_forgotten() -> None:
+    bed, _, sent = await long_log(PLAIN, "closed")
+    (record,) = log_records(bed.storage)
+    stored = bed.storage.records[record].record
+    manifest = Manifest.decode(stored.value).recounted({0: 77})
+    bed.storage.records[record].record = Record(manifest.encode(), stored.version)
+    plan = await repaired(bed.storage)
+    assert plan.after.segments[0] == manifest.segments[0]
+    assert plan.end == len(sent)
+
+
+async def test_files_that_retention_has_not_deleted_yet_are_no_gap() -> None:
+    bed, _, sent = await long_log(PLAIN, "closed")
+    (record,) = log_records(bed.storage)
+    stored = bed.storage.records[record].record
+    manifest = Manifest.decode(stored.value).dropped(2)
+    bed.storage.records[record].record = Record(manifest.encode(), stored.version)
+    plan = await repaired(bed.storage)
+    assert (plan.after.start, plan.end) == (manifest.start, len(sent))
+    assert not plan.adopted
 
 
 async def test_what_retention_deleted_is_left_out_only_if_that_is_accepted() -> None:
@@ -179,7 +263,7 @@ async def test_other_files_prove_more_than_the_segment_that_seems_to_be_the_last
     manifest = Manifest.decode(bed.storage.records[record].record.value)
     first, last = manifest.segments[0], manifest.segments[-1]
     newer = first._replace(epoch=last.epoch + 1)
-    bed.storage.files[newer.path(KEY)] = deepcopy(bed.storage.files[first.path(KEY)])
+    copied(bed.storage, first, newer, epoch=newer.epoch)
     del bed.storage.records[record]
     with pytest.raises(ConfigError, match="other files prove messages up to"):
         await repaired(bed.storage)
