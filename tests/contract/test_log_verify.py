@@ -158,6 +158,19 @@ def test_adoption_names_partitions_that_need_a_repair(data: Path) -> None:
     assert repair.endswith(f"talos log repair {uuid}/1")
 
 
+@pytest.mark.parametrize("damage", ["value = X'7B'", "checksum = checksum + 1"])
+def test_a_damaged_row_of_a_manifest_is_replaced_by_a_repair(data: Path, damage: str) -> None:
+    assert verify(data)[0] == 0, "it upgrades the file to the format with checksums"
+    change_records(data, f"UPDATE records SET {damage} WHERE path LIKE 'log/%/1'")
+    code, lines = verify(data)
+    assert code == 1
+    assert "is damaged; stop the server" in lines[0]
+    result = CliRunner().invoke(log, ["repair", "--all", "--data", str(data)])
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[-1] == "1 partition repaired"
+    assert verify(data)[0] == 0
+
+
 def test_a_catalogue_that_cannot_be_read_is_damage(data: Path) -> None:
     change_records(data, "UPDATE records SET value = X'7B' WHERE path LIKE 'topics/%'")
     code, lines = verify(data)

@@ -218,6 +218,8 @@ class NewerFormat(RequestError):
 class CorruptLog(RequestError):
     """Not done: stored bytes fail their checksum; the text names partition, file and position."""
 
+    record_version = 0  # of a damaged record that a compare-and-set can replace; 0: it cannot
+
 
 # A partition that cannot be read to its end has one of these, until a restart at least.
 DAMAGE: Final = (CorruptLog, NewerFormat)

@@ -42,7 +42,8 @@ class MetaStore(Protocol):
     ``create``: AlreadyExists. ``replace`` and ``delete`` apply only to the expected version, else
     VersionConflict (an absent record too). ``create`` and ``replace`` return the new version.
     ``children`` returns the direct child names, sorted. ``watch`` yields the current state of all
-    records below a prefix, then the latest states; it may skip states, never goes back.
+    records below a prefix, then the latest states; it may skip states, never goes back. CorruptLog:
+    a record is damaged; with a ``record_version``, ``replace`` can write it again.
     RequestError for a value above VALUE_BYTES_MAX. Not done: Unavailable; unknown (only when the
     nonce could not be read back): OutcomeUnknown.
     """

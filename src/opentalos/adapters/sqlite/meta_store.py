@@ -306,7 +306,9 @@ class SqliteMetaStore:
     def _checked(self, path: str, value: bytes, version: object, checksum: int) -> Record:
         """A record as it was read. Raises: CorruptLog."""
         if not isinstance(version, int) or _record_sum(path, version, value) != checksum:
-            raise CorruptLog(f"record {path} in {self._path} is damaged; {RESTORE}")
+            damage = CorruptLog(f"record {path} in {self._path} is damaged; {RESTORE}")
+            damage.record_version = version if isinstance(version, int) else 0
+            raise damage
         return Record(value, version)
 
     def _floor(self, db: sqlite3.Connection) -> int:

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from opentalos.log.manifest.manifest import Manifest, Segment
+from opentalos.log.segment.format import SEGMENT_HEADER_BYTES
 from opentalos.log.segment.index import SparseIndex
 from opentalos.model.message import Durability
 
@@ -54,6 +55,11 @@ class Piece(NamedTuple):
     places: Mapping[int, Place]  # of the offsets at which any file begins
     journal: str = ""  # that has bytes of it
     late: bool = False  # it has no file
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has the log's state, its first block."""
+        return self.end.position > SEGMENT_HEADER_BYTES
 
     @property
     def rank(self) -> tuple[int, int, bool, int]:

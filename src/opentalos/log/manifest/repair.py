@@ -71,8 +71,10 @@ class ManifestRepair:
         paths = await self._paths(key)
         pieces = await self._pieces(paths)
         with_messages = [piece for piece in pieces if piece.next_offset > piece.segment.base_offset]
+        if not with_messages:  # retention may have deleted them all
+            with_messages = [piece for piece in pieces if piece.begun]
         if not with_messages:
-            raise ConfigError(f"{name_of(key)}: there is no segment with messages")
+            raise ConfigError(f"{name_of(key)}: there is no segment with messages or a beginning")
         last = last_of(with_messages)
         chain = chain_to(last, with_messages, manifest)
         start, end = chain[0].base_offset, last.next_offset

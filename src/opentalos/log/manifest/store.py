@@ -65,8 +65,16 @@ class ManifestStore:
             raise CorruptLog(f"{manifest_path(key)}: {error}") from error
 
     async def version_of(self, key: PartitionKey) -> int:
-        """The record's version, whether it can be read or not."""
-        record = await self.meta.get(manifest_path(key))
+        """The record's version, whether it can be read or not.
+
+        Raises: CorruptLog: it is damaged in a way that its store cannot replace.
+        """
+        try:
+            record = await self.meta.get(manifest_path(key))
+        except CorruptLog as damage:
+            if not damage.record_version:
+                raise
+            return damage.record_version
         return ABSENT if record is None else record.version
 
     async def change(

@@ -18,7 +18,7 @@ from opentalos.adapters.sqlite import (
     row_store,
 )
 from opentalos.adapters.sqlite.snapshot import copy_database
-from opentalos.model.errors import CorruptLog, TalosError
+from opentalos.model.errors import CorruptLog, TalosError, VersionConflict
 from opentalos.ports.meta_store import MetaStore, Record
 from opentalos.ports.row_store import FamilyName, Row, RowMutation
 
@@ -107,6 +107,25 @@ async def test_a_damaged_record_is_refused_by_name_and_the_others_are_read(
     assert await store.children("log/a") == ["0", "1", "2"]
     assert await store.get("log/a/0") == Record(RECORDS["log/a/0"], 1)
     assert set(await watched(store, "log/b")) == {"log/b/0", "log/b/1", "log/b/2"}
+    await store.close()
+
+
+async def test_a_damaged_record_is_replaced_by_who_knows_its_version(meta: Path) -> None:
+    change(meta, "UPDATE records SET value = x'7B' WHERE path = 'log/a/1'")
+    change(meta, "UPDATE records SET version = 'x' WHERE path = 'log/a/2'")
+    store = await open_sqlite_meta_store(meta)
+    with pytest.raises(CorruptLog) as other:
+        await store.get("log/a/2")
+    assert other.value.record_version == 0, "its version is damaged, too"
+    with pytest.raises(CorruptLog) as found:
+        await store.get("log/a/1")
+    version = found.value.record_version
+    with pytest.raises(CorruptLog):
+        await store.replace("log/a/1", b"new", version + 1)
+    assert await store.replace("log/a/1", b"new", version) == version + 1
+    assert await store.get("log/a/1") == Record(b"new", version + 1)
+    with pytest.raises(VersionConflict):
+        await store.replace("log/a/1", b"newer", version)
     await store.close()
 
 

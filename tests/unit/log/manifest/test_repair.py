@@ -14,7 +14,7 @@ from opentalos.log.log_store import use_positions
 from opentalos.log.maintenance.verify import Kind, LogVerifier
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.repair import ManifestRepair, Repair
-from opentalos.log.partition.jobs import claim
+from opentalos.log.partition.jobs import claim, open_now
 from opentalos.log.segment.format import BLOCK_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader
 from opentalos.model.errors import ConfigError, CorruptLog
 from opentalos.model.limits import LogLimits
@@ -233,6 +233,25 @@ async def test_a_loss_that_is_accepted_no_longer_refuses() -> None:
 async def test_a_partition_without_files_cannot_be_repaired() -> None:
     with pytest.raises(ConfigError, match="no segment with messages"):
         await repaired(MemoryStorage())
+
+
+async def test_a_log_whose_messages_retention_has_deleted_continues_behind_them() -> None:
+    bed = await open_bed(limits=PLAIN)
+    for payload in (b"a", b"b"):
+        await put(bed.log(), payload)
+    await bed.store.close()
+    bed = await open_bed(bed.storage, limits=PLAIN)
+    await bed.log().writer.run(lambda: open_now(bed.log().writer))
+    await crash(bed)
+    (record,) = log_records(bed.storage)
+    manifest = Manifest.decode(bed.storage.records.pop(record).record.value)
+    for segment in manifest.sealed:
+        del bed.storage.files[segment.path(KEY)]
+    assert (await repaired(bed.storage)).after.start == 2
+    again = await open_bed(bed.storage, limits=PLAIN)
+    assert await put(again.log(), b"c") == 2
+    assert await payloads(again.log()) == [b"c"]
+    await again.store.close()
 
 
 async def test_what_the_manifest_knows_is_not_left_out_unless_that_is_accepted() -> None:

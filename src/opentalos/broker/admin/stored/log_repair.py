@@ -6,7 +6,7 @@ from typing import NamedTuple
 from opentalos.catalog.topics.topics import TopicCatalog, all_by_uuid
 from opentalos.log.maintenance.verify import LogVerifier
 from opentalos.log.manifest.repair import ManifestRepair
-from opentalos.model.errors import ConfigError, CorruptLog
+from opentalos.model.errors import DAMAGE, ConfigError
 from opentalos.model.message import PartitionKey
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
@@ -31,7 +31,7 @@ async def repair_log(
 
     Empty: of every partition whose files prove that its manifest came back older; one that cannot
     be rebuilt stops no other. ``store``: write it. Raises: ConfigError: there is no such topic, or
-    ``wanted`` cannot be rebuilt; CorruptLog.
+    ``wanted`` cannot be rebuilt; CorruptLog; NewerFormat.
     """
     names = await _names(meta)
     repair = ManifestRepair(files, meta)
@@ -41,7 +41,7 @@ async def repair_log(
         name = f"{names.get(key.topic_uuid, key.topic_uuid)}/{key.partition}"
         try:
             plan = await repair.plan(key, accept_loss=accept_loss)
-        except (ConfigError, CorruptLog) as error:
+        except (ConfigError, *DAMAGE) as error:
             if wanted:
                 raise
             done.append(Repaired(name, [], 0, 0, 0, 0, str(error)))
