@@ -171,6 +171,21 @@ def test_a_damaged_row_of_a_manifest_is_replaced_by_a_repair(data: Path, damage:
     assert verify(data)[0] == 0
 
 
+def test_a_repair_says_what_it_leaves_out(data: Path) -> None:
+    first, gap, _ = sorted((data / "log").glob("*/1/*.log"))
+    partition = f"{first.parent.parent.name}/1"
+    gap.unlink()
+    options = ["repair", partition, "--data", str(data), "--accept-loss"]
+    tried = CliRunner().invoke(log, [*options, "--dry-run"])
+    assert f"would leave out {partition}/{first.name}" in tried.output
+    assert not list((data / "log").glob("aside/*/*/*"))
+    done = CliRunner().invoke(log, options)
+    assert f"left out and set aside {partition}/{first.name}" in done.output
+    (copy,) = (data / "log").glob("aside/*/*/*")
+    assert copy.name.endswith(f"-repair-{first.name}")
+    assert copy.read_bytes() == first.read_bytes()
+
+
 def test_a_catalogue_that_cannot_be_read_is_damage(data: Path) -> None:
     change_records(data, "UPDATE records SET value = X'7B' WHERE path LIKE 'topics/%'")
     code, lines = verify(data)

@@ -124,10 +124,13 @@ def repair_stored_log(
 
     Raises: ConfigError: no data, or a running server uses it; and as ``repair_log``.
     """
+    now_ms = SystemClock().wall_ms()
     return on_stopped_storage(
         config,
         "repair a log",
-        lambda files, meta: repair_log(files, meta, wanted, accept_loss=accept_loss, store=store),
+        lambda files, meta: repair_log(
+            files, meta, wanted, now_ms, accept_loss=accept_loss, store=store
+        ),
     )
 
 

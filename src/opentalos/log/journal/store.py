@@ -271,6 +271,11 @@ class JournaledFiles:
         return former
 
 
+def without_journals(journaled: JournaledFiles) -> FileStore:
+    """The store itself: no journal takes part in what it makes."""
+    return journaled._files
+
+
 async def create_whole(journaled: JournaledFiles, path: str) -> AppendFile:
     """A segment that no journal takes part in: only its close makes it durable.
 

@@ -43,6 +43,16 @@ class StoredJournals:
             fault = f"bytes from position {found.gap} on are missing"
         return found, fault
 
+    async def rest(self, path: str, name: str) -> Readable:
+        """The segment with what is left of it in the journal, also if some may be missing."""
+        if not name:
+            return self._files
+        try:
+            extents = await (await self._former(name)).whole(self._files, path)
+        except CorruptLog:
+            extents = Extents()
+        return LaidOver(self._files, extents, 0)
+
     async def have_all(self, path: str, name: str) -> bool:
         """Whether that journal has every byte of a segment without a file."""
         try:

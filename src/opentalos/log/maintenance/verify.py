@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from opentalos.log.maintenance.stored_journals import StoredJournals
 from opentalos.log.manifest.aside import ROOT as ASIDE
+from opentalos.log.manifest.aside import why_aside
 from opentalos.log.manifest.end_proof import check_known, check_last_segment
 from opentalos.log.manifest.leftovers import (
     NO_OFFSET,
@@ -189,8 +190,7 @@ class LogVerifier:
             elif path in present:
                 yield self._found(Kind.NOTE, key, path, "is an orphan")
         for path in await self._files.list(f"{ASIDE}/{folder}"):
-            text = "is set aside: nothing proves that its messages were acknowledged"
-            yield self._found(Kind.NOTE, key, path, text)
+            yield self._found(Kind.NOTE, key, path, f"is set aside: {why_aside(path)}")
 
     async def _judged(self, key: PartitionKey, manifest: Manifest, path: str, held: str) -> Finding:
         """What a file is that no manifest names."""
@@ -202,7 +202,8 @@ class LogVerifier:
             return self._found(Kind.NOTE, key, path, "is an orphan")
         place = f"in journal {held}, " if held else ""
         what = f"{place}has messages from offset {found.base_offset} to {found.next_offset - 1}"
-        verdict = judge(found, self._end, may_be_cut=self._may_be_cut)
+        accepted = manifest.accepts_loss(partition_and_epoch(path)[1])
+        verdict = judge(found, self._end, may_be_cut=self._may_be_cut, accepted=accepted)
         if verdict is Verdict.NEWER:
             text = (
                 f"{what}, the manifest ends the log at {self._end}: a store was rolled back; talos "
@@ -243,7 +244,8 @@ class LogVerifier:
             side, fault = await self._read_side_index(index_path(path))
         index = _IndexCheck(side)
         scan = SegmentScan(header.seed, segment.base_offset, index)
-        async for finding in self._scan(scan, _Before(key, path, segment, files), length):
+        at = _Before(key, path, segment, files, manifest.accepts_loss(segment.epoch))
+        async for finding in self._scan(scan, at, length):
             sound = sound and not finding.problem
             yield finding
         self.bytes += scan.position
@@ -290,6 +292,7 @@ class LogVerifier:
             torn = not at.segment.sealed and block is None and scan.state_end > 0
             if torn:
                 torn = await _left_by_crash(scan, at, length, first)
+            torn = torn or (at.accepted and not at.segment.sealed)
             place = f"{at.path} position {scan.position} offset {scan.next_offset}: {scan.fault}"
             yield Finding(
                 Kind.NOTE if torn else Kind.DAMAGE,
@@ -319,6 +322,7 @@ class _Before(NamedTuple):
     path: str
     segment: Segment
     files: Readable  # the segment with what its journal has of it
+    accepted: bool  # an operator has accepted that the log ends at its first fault
 
 
 async def _left_by_crash(

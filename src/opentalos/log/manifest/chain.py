@@ -53,6 +53,7 @@ class Piece(NamedTuple):
     end: Place  # after the last whole block
     durability: Durability | None
     places: Mapping[int, Place]  # of the offsets at which any file begins
+    seed: int = 0
     journal: str = ""  # that has bytes of it
     late: bool = False  # it has no file
 

@@ -97,9 +97,10 @@ class HeldSegments:
         opened the partition since, or another one serves it.
         """
         context = self._context
+        proves = found.registered and not manifest.accepts_loss(partition_and_epoch(found.path)[1])
         ours = manifest.instance == context.manifests.instance
         elsewhere = isinstance(context.guard.refusal(key), NotOwner)
-        return not found.registered and (ours or elsewhere)
+        return not proves and (ours or elsewhere)
 
     async def _put_aside(self, former: FormerJournal, found: Found) -> None:
         context = self._context

@@ -31,6 +31,7 @@ from opentalos.log.segment.format import (
     index_path,
     is_segment_of,
     parse_file_name,
+    partition_and_epoch,
     segment_path,
 )
 from opentalos.log.segment.index import SparseIndex
@@ -70,10 +71,11 @@ class Verdict(Enum):
     NEEDLESS = "without anything that the log lacks"
 
 
-def judge(found: Found, end: int, *, may_be_cut: bool) -> Verdict:
+def judge(found: Found, end: int, *, may_be_cut: bool, accepted: bool = False) -> Verdict:
     """What the file is, if the log ends at the offset ``end``.
 
     ``may_be_cut``: a loss of power may have taken flushed messages before the file's beginning.
+    ``accepted``: an operator has accepted that the log lacks what the file proves.
     """
     if found.base_offset == NO_OFFSET:
         return Verdict.NEEDLESS if found.empty else Verdict.UNPROVEN
@@ -81,9 +83,9 @@ def judge(found: Found, end: int, *, may_be_cut: bool) -> Verdict:
         newer = max(found.committed, found.next_offset) > end
     else:
         newer = found.base_offset > end and not may_be_cut
-    if newer:
+    if newer and not accepted:
         return Verdict.NEWER
-    return Verdict.UNPROVEN if found.next_offset > end else Verdict.NEEDLESS
+    return Verdict.UNPROVEN if newer or found.next_offset > end else Verdict.NEEDLESS
 
 
 class Unnamed(NamedTuple):
@@ -194,7 +196,8 @@ class Leftovers:
             found = await examine(files, path)
             if NO_OFFSET < found.base_offset < least_base(self._manifest):
                 continue
-            verdict = judge(found, end, may_be_cut=may_be_cut)
+            accepted = self._manifest.accepts_loss(partition_and_epoch(path)[1])
+            verdict = judge(found, end, may_be_cut=may_be_cut, accepted=accepted)
             if verdict is Verdict.NEWER:
                 newer.append(found)
             elif verdict is Verdict.UNPROVEN:

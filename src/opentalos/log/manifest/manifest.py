@@ -12,8 +12,8 @@ Shape: one JSON object, UTF-8: version, epoch, owner, instance, change, start, d
     Optional: journal (the name of the one that may hold the end of the unsealed segment; such a
     record has version 3), late (that segment may have no file yet, and the journal all of it; such
     a record has version 4), end_state (the log's state at the end of the last sealed segment,
-    base64), handed_over, cut, and metered ([offset below which all is metered, earliest append time
-    of later messages, offset from which on nothing was left out]).
+    base64), handed_over, cut, loss_epoch, and metered ([offset below which all is metered, earliest
+    append time of later messages, offset from which on nothing was left out]).
     The last member is a checksum (wire/record_crc.py); older servers write none.
     ``instance`` and ``change`` make every written value unique, so a read resolves the outcome
     of an unknown compare-and-set.
@@ -101,6 +101,8 @@ class Manifest:
     # A loss of power may have taken flushed messages that groups had read: their positions prove
     # nothing of this log. None: unknown, since an earlier version wrote the record.
     cut: bool | None = False
+    # An operator has accepted that the log lacks what files of epochs up to this one prove.
+    loss_epoch: int = 0
 
     @property
     def unsealed(self) -> Segment | None:
@@ -124,6 +126,10 @@ class Manifest:
             if segment.next_offset is not None:
                 return segment.next_offset
         return self.start
+
+    def accepts_loss(self, epoch: int) -> bool:
+        """Whether what a file of that epoch has beyond the log proves nothing any more."""
+        return epoch <= self.loss_epoch
 
     def next_epoch(self, owner: str, instance: str) -> "Manifest":
         """The next epoch, owned by ``owner``."""
@@ -215,6 +221,8 @@ class Manifest:
             fields.update(version=MANIFEST_VERSION, floor=self.floor)
         if self.cut is not False:
             fields["cut"] = self.cut
+        if self.loss_epoch:
+            fields["loss_epoch"] = self.loss_epoch
         if self.end_state:
             fields["end_state"] = b64encode(self.end_state).decode()
         if self.handed_over:
@@ -272,5 +280,6 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
         late=fields.get("late", False),
         floor=fields.get("floor", 0),
         cut=fields.get("cut", False if CRC in fields else None),
+        loss_epoch=fields.get("loss_epoch", 0),
         metered=Mark(*map(int, metered)) if metered else None,
     )

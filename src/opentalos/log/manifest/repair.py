@@ -1,30 +1,41 @@
 """Rebuilds a manifest from the files of its partition, for a storage that no server uses.
 
 For a manifest that came back older than its files, is damaged or gone: the segments are adopted
-again. From the last one backward, each begins where the one before it ends. The last stays
-unsealed, so the next opening recovers its end as after a crash. Nothing is written but the
-manifest, and no file is deleted.
+again (``chain``). The last stays unsealed, so the next opening recovers its end as after a crash.
+No file is changed or deleted. Besides the manifest, copies are made: a file for a segment of which
+only a journal has the end, and, if a loss is accepted, one set aside of each file beyond a gap.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from opentalos.log.maintenance.stored_journals import StoredJournals
+from opentalos.log.manifest.aside import aside_path, copy_file
 from opentalos.log.manifest.chain import Piece, Place, Places, chain_to, last_of
+from opentalos.log.manifest.leftovers import (
+    least_base,
+)
+from opentalos.log.manifest.losses import (
+    Losses,
+    Stored,
+    base_of,
+    epoch_of,
+    is_numbered,
+    known_next,
+    lost_text,
+)
 from opentalos.log.manifest.manifest import Manifest, Segment
-from opentalos.log.manifest.store import ManifestStore, VersionedManifest
+from opentalos.log.manifest.store import ABSENT, ManifestStore, VersionedManifest
 from opentalos.log.partition.queue import name_of
 from opentalos.log.segment.format import (
-    BLOCK_HEADER_BYTES,
-    NUMBER_PREFIX,
     SegmentHeader,
-    index_path,
     is_segment_of,
     parse_file_name,
 )
-from opentalos.log.segment.scan import Readable, SegmentScan, scan_to_end
-from opentalos.log.segment.view import read_segment_header, read_side_index
+from opentalos.log.segment.scan import SegmentScan, scan_segment, scan_to_end
+from opentalos.log.segment.view import read_segment_header
 from opentalos.model.errors import ConfigError, CorruptLog, NotFound
 from opentalos.model.message import PartitionKey
 from opentalos.ports.file_store import FileStore
@@ -42,6 +53,15 @@ class _File(NamedTuple):
     journal: str  # that has bytes of it; empty: none
 
 
+class Copy(NamedTuple):
+    """A file to make, with what a journal has of its source."""
+
+    source: str
+    journal: str  # empty: none
+    target: str
+    length: float = math.inf
+
+
 class Repair(NamedTuple):
     """The manifest before and after."""
 
@@ -49,6 +69,8 @@ class Repair(NamedTuple):
     after: Manifest
     adopted: list[str]  # files that it names and the one before did not
     end: int  # offset after the last whole message
+    written: list[Copy]  # files that it names and that are to be made
+    left_out: list[str]  # files with messages that the log lacks, to be set aside
 
 
 class ManifestRepair:
@@ -57,6 +79,7 @@ class ManifestRepair:
     def __init__(self, files: FileStore, meta: MetaStore) -> None:
         self._files, self._manifests = files, ManifestStore(meta, INSTANCE)
         self._journals = StoredJournals(files)
+        self._losses = Losses(files, self._journals)
 
     async def plan(self, key: PartitionKey, *, accept_loss: bool = False) -> Repair:
         """What the files say. ``accept_loss``: the log may end, or begin, elsewhere than other
@@ -69,71 +92,60 @@ class ManifestRepair:
         if manifest.deleted:
             raise ConfigError(f"{name_of(key)}: the topic is being deleted")
         paths = await self._paths(key)
-        pieces = await self._pieces(paths)
-        with_messages = [piece for piece in pieces if piece.next_offset > piece.segment.base_offset]
-        if not with_messages:  # retention may have deleted them all
-            with_messages = [piece for piece in pieces if piece.begun]
-        if not with_messages:
-            raise ConfigError(f"{name_of(key)}: there is no segment with messages or a beginning")
-        last = last_of(with_messages)
-        chain = chain_to(last, with_messages, manifest)
+        stored = Stored(key, manifest, paths, await self._pieces(paths))
+        found = _candidates(stored.pieces)
+        if not found:
+            text = f"{name_of(key)}: there is no segment with messages"
+            end = max([known_next(manifest), *map(base_of, paths)])
+            if before.version == ABSENT and not paths:
+                raise ConfigError(text)
+            if not accept_loss:
+                raise ConfigError(f"{text}: --accept-loss continues with an empty log at {end}")
+            after = _with_loss(replace(_offline(stored), start=end, floor=0), end)
+            return Repair(before, after, [], end, [], await self._left_out(after, end, stored))
+        last = last_of(found)
+        chain = chain_to(last, found, manifest)
         start, end = chain[0].base_offset, last.next_offset
-        if not accept_loss:
-            lost = [
-                *_lost_before(start, manifest, with_messages),
-                *_lost_behind(end, manifest, pieces),
-                *await self._lost_in_last(key, manifest, last, pieces),
-            ]
-            if lost:
-                raise ConfigError(
-                    f"{name_of(key)}: the files have offsets {start} to {end - 1}, but "
-                    f"{'; '.join(lost)}: --accept-loss continues without what is missing"
-                )
-        epoch = max(manifest.epoch, *map(_epoch_of, paths))
+        lost = []
+        _, fault = await self._journals.lay_over(last.segment.path(key), last.journal)
+        if fault:
+            lost.append(lost_text(last.segment.path(key), fault))
+            last = last._replace(journal="", late=False)  # it would refuse the next opening
+        segments, written = await self._written(chain, last, stored)
         after = replace(
-            manifest,
-            epoch=epoch,
-            owner="",
+            _offline(stored),
             start=start,
-            floor=manifest.floor if manifest.floor > start else 0,
-            deleted=False,
-            state_of=None,
-            segments=tuple(chain),
-            end_state=b"",
-            handed_over=False,
+            floor=manifest.first if manifest.first > start else 0,
+            segments=tuple(segments),
             journal=last.journal,
             late=last.late,
-            cut=manifest.cut or accept_loss,
         )
-        if after.metered is not None and accept_loss:
-            mark = after.metered
-            after = replace(after, metered=mark._replace(offset=min(mark.offset, last.next_offset)))
+        lost += await self._losses.found(last, after, stored)
+        if lost and not accept_loss:
+            raise ConfigError(
+                f"{name_of(key)}: the files have offsets {start} to {end - 1}, but "
+                f"{'; '.join(dict.fromkeys(lost))}: --accept-loss continues without what is missing"
+            )
+        left_out = []
+        if accept_loss:
+            after = _with_loss(after, end)
+            left_out = await self._left_out(after, end, stored)
         known = {segment.path(key) for segment in manifest.segments}
-        adopted = [path for each in chain if (path := each.path(key)) not in known]
-        return Repair(before, after, adopted, end)
+        adopted = [path for each in segments if (path := each.path(key)) not in known]
+        return Repair(before, after, adopted, end, written, left_out)
 
-    async def _lost_in_last(
-        self, key: PartitionKey, manifest: Manifest, last: Piece, pieces: Sequence[Piece]
-    ) -> list[str]:
-        """What the last segment had that is gone; all before it is there, if nothing lacks."""
-        lost = []
-        unsealed = manifest.unsealed
-        if unsealed is not None and unsealed.base_offset >= last.segment.base_offset:
-            path = unsealed.path(key)
-            _, fault = await self._journals.lay_over(path, manifest.journal)
-            if path not in {piece.segment.path(key) for piece in pieces}:
-                fault = fault or "the file is missing, or its header is damaged"
-            if fault:
-                lost.append(f"of {path}, which was written last: {fault}")
-        path = index_path(last.segment.path(key))
-        side = await read_side_index(self._files, path, BLOCK_HEADER_BYTES)
-        if side is not None and side.epoch == last.segment.epoch:
-            if side.next_offset > last.next_offset:
-                lost.append(f"{path} ends at {side.next_offset - 1}")
-        return lost
+    async def make(self, key: PartitionKey, repair: Repair, now_ms: int) -> None:
+        """Store the manifest, after the copies that are to be made.
 
-    async def make(self, key: PartitionKey, repair: Repair) -> None:
-        """Store the manifest. Raises: TalosError: not done."""
+        Raises: TalosError: not done.
+        """
+        copies = repair.written[:]
+        for path in repair.left_out:
+            held = await self._journals.holder(path)
+            copies.append(Copy(path, held, aside_path(path, now_ms, of_repair=True)))
+        for source, journal, target, length in copies:
+            readable = await self._journals.rest(source, journal)
+            await copy_file(self._files, target, readable, source, length)
         await self._manifests.change(key, repair.before, repair.after)
 
     async def _before(self, key: PartitionKey) -> VersionedManifest:
@@ -160,19 +172,19 @@ class ManifestRepair:
             return None
         held = await self._journals.holder(path)
         try:
-            header = await read_segment_header(await self._readable(path, held), path)
+            header = await read_segment_header(await self._journals.rest(path, held), path)
         except CorruptLog:
             return None
         if not is_segment_of(header, path):
             return None
-        numbered = path.rpartition("/")[2].startswith(NUMBER_PREFIX)
-        segment = Segment(header.base_offset, parsed[1], number=parsed[0] if numbered else 0)
+        number = parsed[0] if is_numbered(path) else 0
+        segment = Segment(header.base_offset, parsed[1], number=number)
         return _File(path, header, segment, held)
 
     async def _piece(self, found: _File, begins: frozenset[int]) -> Piece:
         places = Places(begins)
         scan = SegmentScan(found.header.seed, found.segment.base_offset, places)
-        await scan_to_end(await self._readable(found.path, found.journal), found.path, scan)
+        await scan_to_end(await self._journals.rest(found.path, found.journal), found.path, scan)
         return Piece(
             found.segment,
             scan.committed,
@@ -180,48 +192,111 @@ class ManifestRepair:
             Place(scan.position, scan.last_append_ms),
             found.header.durability,
             places.found,
+            found.header.seed,
             found.journal,
-            late=not await _exists(self._files, found.path),
+            late=not await self._exists(found.path),
         )
 
-    async def _readable(self, path: str, journal: str) -> Readable:
-        """The file with what the journal has of it."""
-        return (await self._journals.lay_over(path, journal))[0] if journal else self._files
+    async def _exists(self, path: str) -> bool:
+        try:
+            await self._files.read(path, position=0, bytes_max=1)
+        except NotFound:
+            return False
+        return True
+
+    async def _is_whole(self, path: str, piece: Piece, length: int) -> bool:
+        """Whether the file itself is sound up to ``length``, without its journal."""
+        scan = SegmentScan(piece.seed, piece.segment.base_offset, Places(frozenset()))
+        try:
+            await read_segment_header(self._files, path)
+            await scan_segment(self._files, path, scan, length)
+        except (CorruptLog, NotFound):
+            return False
+        return not scan.fault
+
+    async def _is_empty(self, path: str) -> bool:
+        readable = await self._journals.rest(path, await self._journals.holder(path))
+        try:
+            return not await readable.read(path, position=0, bytes_max=1)
+        except NotFound:  # a journal has some later bytes of it
+            return True
+
+    async def _written(
+        self, chain: Sequence[Segment], last: Piece, stored: Stored
+    ) -> tuple[list[Segment], list[Copy]]:
+        """Only the last segment may need its journal: others whose file lacks what a journal has
+        get a file that has all of it.
+        """
+        held = {piece.segment: piece for piece in stored.pieces if piece.journal}
+        segments, copies = list[Segment](), list[Copy]()
+        for segment in chain:
+            piece = held.get(Segment(segment.base_offset, segment.epoch, number=segment.number))
+            segments.append(segment)
+            if piece is None or (last.journal and not segment.sealed):
+                continue
+            length, path = segment.bytes or piece.end.position, segment.path(stored.key)
+            if await self._is_whole(path, piece, length):
+                continue
+            named = segment._replace(number=max(segment.base_offset, 1))
+            while named.path(stored.key) in stored.paths:
+                named = named._replace(number=named.number + 1)
+            segments[-1] = named
+            copies.append(Copy(path, piece.journal, named.path(stored.key), length))
+        return segments, copies
+
+    async def _left_out(self, after: Manifest, end: int, stored: Stored) -> list[str]:
+        """Files with messages that the log lacks, or may lack, and that the next opening deletes
+        without a look.
+        """
+        key, manifest, paths, pieces = stored
+        known = {piece.segment.path(key): piece for piece in pieces}
+        named = {segment.path(key) for segment in after.segments}
+        found = []
+        for path in paths:
+            parsed = parse_file_name(path)
+            if parsed is None or parsed[2] != "log" or path in named:
+                continue
+            piece = known.get(path)
+            if piece is None:  # damaged at its start, or of another partition
+                lacks = not is_numbered(path) and parsed[0] < after.start
+            else:
+                base, following = piece.segment.base_offset, piece.next_offset
+                deleted = base < following <= manifest.start  # by retention
+                lacks = base < least_base(after) and (base < after.start or following > end)
+                lacks = lacks and not deleted
+            if lacks and not await self._is_empty(path):
+                found.append(path)
+        return found
 
 
-def _lost_before(start: int, manifest: Manifest, pieces: Sequence[Piece]) -> list[str]:
-    """What says that messages before ``start`` are missing."""
-    if start <= manifest.start:  # files below wait for their deletion
-        return []
-    if manifest.segments or manifest.start:
-        text = f"the manifest begins at {manifest.start}"
-        return [f"{text}: retention has deleted what is missing, or it is lost"]
-    below = min((piece.segment.base_offset for piece in pieces), default=start)
-    if below < start:
-        return [f"there are messages from offset {below} on, and a gap between"]
-    return []
+def _candidates(pieces: Sequence[Piece]) -> list[Piece]:
+    """What may be segments of the log: with messages, unless retention has deleted them all."""
+    found = [piece for piece in pieces if piece.next_offset > piece.segment.base_offset]
+    return found or [piece for piece in pieces if piece.begun]
 
 
-def _lost_behind(end: int, manifest: Manifest, pieces: Sequence[Piece]) -> list[str]:
-    """What says that messages from ``end`` on are missing."""
-    lost = []
-    metered = 0 if manifest.metered is None else manifest.metered.offset
-    if (known := max(manifest.sealed_next, manifest.first, metered)) > end:
-        lost.append(f"the manifest knows of messages up to {known - 1}")
-    witness = max((piece.witness for piece in pieces), default=0)
-    if witness > end:
-        lost.append(f"other files prove messages up to {witness - 1}")
-    return lost
+def _offline(stored: Stored) -> Manifest:
+    """The manifest without its segments, and without what only its former owner knew."""
+    return replace(
+        stored.manifest,
+        epoch=max([stored.manifest.epoch, *map(epoch_of, stored.paths)]),
+        owner="",
+        state_of=None,
+        segments=(),
+        end_state=b"",
+        handed_over=False,
+        journal="",
+        late=False,
+    )
 
 
-def _epoch_of(path: str) -> int:
-    parsed = parse_file_name(path)
-    return 0 if parsed is None else parsed[1]
-
-
-async def _exists(files: Readable, path: str) -> bool:
-    try:
-        await files.read(path, position=0, bytes_max=1)
-    except NotFound:
-        return False
-    return True
+def _with_loss(manifest: Manifest, end: int) -> Manifest:
+    """With nothing that says that the log reached beyond ``end``."""
+    mark = manifest.metered
+    return replace(
+        manifest,
+        floor=min(manifest.floor, end),
+        metered=None if mark is None else mark._replace(offset=min(mark.offset, end)),
+        cut=True,
+        loss_epoch=manifest.epoch,
+    )

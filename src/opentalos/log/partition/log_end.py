@@ -14,7 +14,7 @@ from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import VersionedManifest
 from opentalos.log.partition.queue import name_of
 from opentalos.log.results import TopicLogSettings
-from opentalos.log.segment.damage import JUDGED_BYTES_MAX, left_by_crash, page_missing
+from opentalos.log.segment.damage import page_missing
 from opentalos.log.segment.format import (
     BLOCK_HEADER_BYTES,
     FLAG_END_MARK,
@@ -28,7 +28,13 @@ from opentalos.log.segment.format import (
     stored_block,
 )
 from opentalos.log.segment.index import SideIndex, SparseIndex
-from opentalos.log.segment.scan import Readable, SegmentScan, read_head, scan_segment, valid_blocks
+from opentalos.log.segment.scan import (
+    Readable,
+    SegmentScan,
+    judge_bad_block,
+    read_head,
+    scan_segment,
+)
 from opentalos.log.segment.state_format import LogState
 from opentalos.log.segment.view import (
     SegmentView,
@@ -268,17 +274,13 @@ class EndRecovery:
         crash in the middle of the last group.
         """
         context = self._context
-        acknowledged, behind = scan.committed, length
-        async for found in valid_blocks(self._files, path, scan.seed, scan.position + 1, length):
-            behind = min(behind, found.position)
-            acknowledged = max(acknowledged, found.header.committed)
-        room_bytes = behind - scan.position
-        raw = await self._files.read(
-            path, position=scan.position, bytes_max=min(room_bytes, JUDGED_BYTES_MAX)
-        )
+        found = await judge_bad_block(self._files, path, scan.seed, scan.position, length)
+        acknowledged = max(scan.committed, found.acknowledged)
         proven = acknowledged > scan.next_offset
-        crash = left_by_crash(raw, scan.position, room_bytes, scan.seed, at_end=behind == length)
-        if crash and (not proven or self._may_be_cut()):
+        manifest = versioned.manifest
+        if manifest.accepts_loss(manifest.segments[-1].epoch) or (
+            found.crash and (not proven or self._may_be_cut())
+        ):
             self._cut(scan, path, length, acknowledged)
             return
         context.counters.corrupt += 1

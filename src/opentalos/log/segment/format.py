@@ -100,10 +100,10 @@ class SegmentHeader(NamedTuple):
         if len(raw) < SEGMENT_HEADER_BYTES or raw[: len(SEGMENT_MAGIC)] != SEGMENT_MAGIC:
             raise CorruptLog("no segment header at position 0")
         _, version, _, *places, durability, crc = SEGMENT_HEADER.unpack_from(raw)
-        if version > SEGMENT_VERSION:
-            raise NewerFormat(f"segment version {version}, this server knows {SEGMENT_VERSION}")
         if crc != _crc32c(0, raw[: SEGMENT_HEADER_BYTES - CRC_BYTES]):
             raise CorruptLog("segment header fails its check at position 0")
+        if version > SEGMENT_VERSION:  # not before: every version has this check
+            raise NewerFormat(f"segment version {version}, this server knows {SEGMENT_VERSION}")
         return cls._make((*places, _DURABILITIES.get(durability), version))
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from google_crc32c import extend as _crc32c
 
+from opentalos.log.segment.damage import JUDGED_BYTES_MAX, left_by_crash
 from opentalos.log.segment.format import (
     BLOCK_BYTES_MAX,
     BLOCK_HEADER_BYTES,
@@ -277,6 +278,27 @@ async def valid_blocks(
         else:
             # A marker may lie across the window's end, so the next window overlaps this one.
             position += max(at, len(raw) - BLOCK_HEADER_BYTES)
+
+
+class BadBlock(NamedTuple):
+    """What lies at a position without a valid block."""
+
+    acknowledged: int  # the largest ``committed`` of the valid blocks behind; 0: there are none
+    crash: bool  # whether a crash can have left the bytes up to the next of them
+
+
+async def judge_bad_block(
+    files: Readable, path: str, seed: int, position: int, length: int
+) -> BadBlock:
+    """Read what follows ``position``, up to ``length``."""
+    acknowledged, behind = 0, length
+    async for found in valid_blocks(files, path, seed, position + 1, length):
+        behind = min(behind, found.position)
+        acknowledged = max(acknowledged, found.header.committed)
+    room_bytes = behind - position
+    raw = await files.read(path, position=position, bytes_max=min(room_bytes, JUDGED_BYTES_MAX))
+    crash = left_by_crash(raw, position, room_bytes, seed, at_end=behind == length)
+    return BadBlock(acknowledged, crash)
 
 
 def _claimed_bytes(raw: bytes, at: int) -> int:

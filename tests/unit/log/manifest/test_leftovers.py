@@ -314,6 +314,8 @@ def test_only_a_witness_refuses_and_only_messages_are_set_aside() -> None:
     assert verdict(71, 71, 71) is Verdict.NEWER, "it was made when the log was longer"
     assert verdict(71, 71, 75, cut=True) is Verdict.UNPROVEN, "power took flushed messages"
     assert verdict(71, 72, 75, cut=True) is Verdict.NEWER
+    given_up = Found(path, False, 71, 72, 75)
+    assert judge(given_up, 70, may_be_cut=False, accepted=True) is Verdict.UNPROVEN
     assert verdict(70, 70, 75) is Verdict.UNPROVEN
     assert verdict(60, 60, 70) is Verdict.NEEDLESS, "its tail was copied"
     assert verdict(70, 70, 70) is Verdict.NEEDLESS

@@ -10,6 +10,7 @@ from tests.unit.log.manifest.test_leftovers import LATE, PLAIN, rolled
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
 from opentalos.adapters.memory.storage import StoredRecord
+from opentalos.log.journal.journal import Journal
 from opentalos.log.log_store import use_positions
 from opentalos.log.maintenance.verify import Kind, LogVerifier
 from opentalos.log.manifest.manifest import Manifest, Segment
@@ -25,7 +26,7 @@ KEY = PartitionKey(TOPIC.topic_uuid, 0)
 MERGING = replace(PLAIN, segment_bytes_max=16 << 10, merge_segments_min=2, delete_grace_s=0.0)
 
 
-async def damage(storage: MemoryStorage, limits: LogLimits) -> list[str]:
+async def damage_of(storage: MemoryStorage, limits: LogLimits) -> list[str]:
     """What verify says is wrong."""
     bed = await open_bed(storage, limits=limits)
     verifier = LogVerifier(bed.files, bed.meta)
@@ -42,7 +43,7 @@ async def repaired(storage: MemoryStorage, *, accept_loss: bool = False) -> Repa
     bed = await open_bed(storage, limits=PLAIN)
     repair = ManifestRepair(bed.files, bed.meta)
     plan = await repair.plan(KEY, accept_loss=accept_loss)
-    await repair.make(KEY, plan)
+    await repair.make(KEY, plan, bed.clock.now_ms)
     await crash(bed)
     return plan
 
@@ -86,11 +87,11 @@ async def test_every_message_is_there_again(limits: LogLimits, ends: str, manife
         del storage.records[record]
     else:
         storage.records[record].record = Record(b"{}", storage.records[record].record.version)
-    assert await damage(storage, limits)
+    assert await damage_of(storage, limits)
     done = await repaired(storage)
     assert done.end == len(sent)
     assert done.adopted
-    assert await damage(storage, limits) == []
+    assert await damage_of(storage, limits) == []
     again = await open_bed(storage, limits=limits)
     assert await payloads(again.log()) == sent
     assert await put(again.log(), b"on") == len(sent)
@@ -114,7 +115,7 @@ async def test_a_merged_segment_stands_for_those_that_were_deleted() -> None:
     assert len(Manifest.decode(bed.storage.records[record].record.value).segments) == 1
     await bed.store.close()
     bed.storage.records[record] = older
-    assert "is missing" in " ".join(await damage(bed.storage, PLAIN))
+    assert "is missing" in " ".join(await damage_of(bed.storage, PLAIN))
     await repaired(bed.storage)
     again = await open_bed(bed.storage, limits=PLAIN)
     assert await payloads(again.log()) == sent
@@ -162,6 +163,32 @@ async def test_a_file_of_another_partition_is_not_adopted() -> None:
     again = await open_bed(bed.storage, limits=PLAIN)
     assert await payloads(again.log()) == sent
     await again.store.close()
+
+
+@pytest.mark.parametrize("damage", ["missing", "shorter"])
+@pytest.mark.parametrize("manifest", ["kept", "gone"])
+async def test_a_segment_in_the_middle_that_only_a_journal_has_gets_a_file(
+    monkeypatch: pytest.MonkeyPatch, damage: str, manifest: str
+) -> None:
+    """The journal does not know yet that its file had everything."""
+    monkeypatch.setattr(Journal, "note_written", lambda journal, path, position: None)
+    bed, _, sent = await long_log(LATE, "crashed")
+    (record,) = log_records(bed.storage)
+    segments = Manifest.decode(bed.storage.records[record].record.value).segments
+    hurt = segments[2].path(KEY)
+    if damage == "missing":
+        del bed.storage.files[hurt]
+    else:
+        del bed.storage.files[hurt].content[100:]
+    if manifest == "gone":
+        del bed.storage.records[record]
+    plan = await repaired(bed.storage)
+    assert [copy.source for copy in plan.written] == [hurt]
+    again = await open_bed(bed.storage, limits=LATE)
+    assert await put(again.log(), b"on") == len(sent)
+    assert await payloads(again.log()) == [*sent, b"on"]
+    await again.store.close()
+    assert await damage_of(bed.storage, LATE) == []
 
 
 async def test_a_topic_that_is_being_deleted_is_not_repaired() -> None:

@@ -156,6 +156,8 @@ def test_a_segment_header_round_trips_and_a_newer_one_is_refused() -> None:
     encrypted = header._replace(version=2)
     assert SegmentHeader.decode(encrypted.encode()) == encrypted
     with pytest.raises(NewerFormat, match="version 3"):
+        SegmentHeader.decode(header._replace(version=3).encode())
+    with pytest.raises(CorruptLog, match="fails its check"):  # a flipped bit, no newer version
         SegmentHeader.decode(raw[:8] + b"\x00\x03" + raw[10:])
     with pytest.raises(CorruptLog):
         SegmentHeader.decode(raw[:20] + b"\xff" + raw[21:])

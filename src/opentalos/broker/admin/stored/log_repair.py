@@ -1,6 +1,6 @@
 """Repair of a partition's manifest, for the command line."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from opentalos.catalog.topics.topics import TopicCatalog, all_by_uuid
@@ -22,10 +22,17 @@ class Repaired(NamedTuple):
     end_before: int  # offset after the last message, as far as it was sealed
     end: int  # the same, now
     refusal: str = ""  # why it was not repaired
+    left_out: Sequence[str] = ()  # files with messages that the log lacks; a copy is set aside
 
 
 async def repair_log(
-    files: FileStore, meta: MetaStore, wanted: str, *, accept_loss: bool, store: bool
+    files: FileStore,
+    meta: MetaStore,
+    wanted: str,
+    now_ms: int,
+    *,
+    accept_loss: bool,
+    store: bool,
 ) -> list[Repaired]:
     """Rebuild the manifest of ``wanted``, a topic's uuid or OWNER/NAME and a partition.
 
@@ -49,12 +56,13 @@ async def repair_log(
         if not (wanted or plan.adopted):
             continue  # damage of another kind
         if store:
-            await repair.make(key, plan)
+            await repair.make(key, plan, now_ms)
         before, after = plan.before.manifest, plan.after
         done.append(
             Repaired(
                 *(name, plan.adopted, len(after.segments)),
                 *(after.first, before.sealed_next, plan.end),
+                left_out=plan.left_out,
             )
         )
     return done

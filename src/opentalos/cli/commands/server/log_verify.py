@@ -170,12 +170,14 @@ def repair(
 
     For a partition that is refused since a store came back older: its manifest does not name the
     newest segments, or is damaged or gone. They are adopted again, so nothing that was acknowledged
-    is lost and no offset is given twice. No file is changed or deleted.
+    is lost and no offset is given twice. No file is changed or deleted; what only a journal has is
+    copied into a file where that is necessary.
 
     TOPIC is OWNER/NAME or the topic's uuid; --all repairs every partition whose files prove that
     its manifest is older. If the metadata can be restored as it was, do that
     instead. With --accept-loss the log continues behind the last message that is there, and
-    positions of consumer groups beyond it no longer refuse it.
+    positions of consumer groups beyond it no longer refuse it. Files below a gap are named, and
+    copied to aside/ in the storage, where they are kept for a week.
 
     Exit status: 0 done, 1 at least one partition was not repaired, 2 wrong usage.
 
@@ -197,6 +199,8 @@ def repair(
             continue
         for path in each.adopted:
             click.echo(f"{'would adopt' if dry_run else 'adopted'} {path}")
+        for path in each.left_out:
+            click.echo(f"{'would leave out' if dry_run else 'left out and set aside'} {path}")
         click.echo(
             f"{each.name}: {counted(each.segments, 'segment')} from offset {each.start} to "
             f"{each.end - 1}; before, the manifest had them up to {each.end_before - 1}"

@@ -34,7 +34,7 @@ async def test_a_partition_that_cannot_be_repaired_stops_no_other() -> None:
     for path in [path for path in bed.storage.files if f"/0/{1:020d}-" in path]:
         del bed.storage.files[path]
     bed = await open_bed(bed.storage, limits=PLAIN)
-    refused, done = await repair_log(bed.files, bed.meta, "", accept_loss=False, store=True)
+    refused, done = await repair_log(bed.files, bed.meta, "", 0, accept_loss=False, store=True)
     assert "partition 0: the files have offsets 2 to 3, but" in refused.refusal
     assert (done.name, done.end, done.refusal) == (f"{TOPIC.topic_uuid}/1", 4, "")
     assert await payloads(bed.store.partition(TOPIC, 1)) == [b"0", b"1", b"2", b"3"]
