@@ -119,12 +119,17 @@ def _reach(piece: Piece) -> tuple[int, int]:
     return piece.next_offset, piece.segment.epoch
 
 
-def chain_to(last: Piece, pieces: Sequence[Piece], manifest: Manifest) -> list[Segment]:
+def chain_to(
+    last: Piece, pieces: Sequence[Piece], manifest: Manifest, damaged: Sequence[Segment] = ()
+) -> list[Segment]:
     """The segments up to ``last`` that begin earliest without a gap.
 
     Where several do, those that the manifest names; else the newest, which a merge may have made.
+    ``damaged``: it names them, too, and they are taken as they are where nothing else reaches as
+    far, since readers get what is whole of them.
     """
     named = {segment.name: segment for segment in manifest.segments}
+    damaged_to = {segment.next_offset: segment for segment in damaged}
     before: dict[int, Segment] = {}  # the segment to take if one begins at this offset
     begins: dict[int, int] = {}  # where a chain begins whose next segment begins at this offset
     covering: list[Piece] = []  # begin before the offset and reach it
@@ -135,15 +140,20 @@ def chain_to(last: Piece, pieces: Sequence[Piece], manifest: Manifest) -> list[S
 
     last_base = last.segment.base_offset
     following = sorted(pieces, key=lambda piece: piece.segment.base_offset, reverse=True)
-    for offset in sorted({piece.segment.base_offset for piece in pieces}):
+    offsets = {segment.base_offset for segment in (*[each.segment for each in pieces], *damaged)}
+    for offset in sorted(offsets):
         begins[offset] = offset
         while following and following[-1].segment.base_offset < offset:
             covering.append(following.pop())
         covering = [piece for piece in covering if piece.next_offset >= offset]
         if offset > manifest.start:
             sealed = [found for piece in covering if (found := piece.sealed_at(offset, named))]
-            if sealed:
-                best = before[offset] = max(sealed, key=choice)
+            best = max(sealed, key=choice, default=None)
+            hurt = damaged_to.get(offset)
+            if hurt and begins[hurt.base_offset] < (begins[best.base_offset] if best else offset):
+                best = hurt
+            if best is not None:
+                before[offset] = best
                 begins[offset] = begins[best.base_offset]
         if offset == last_base:
             break

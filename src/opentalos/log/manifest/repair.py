@@ -104,7 +104,7 @@ class ManifestRepair:
             after = _with_loss(replace(_offline(stored), start=end, floor=0), end)
             return Repair(before, after, [], end, [], await self._left_out(after, end, stored))
         last = last_of(found)
-        chain = chain_to(last, found, manifest)
+        chain = chain_to(last, found, manifest, _damaged(stored))
         start, end = chain[0].base_offset, last.next_offset
         lost = []
         _, fault = await self._journals.lay_over(last.segment.path(key), last.journal)
@@ -122,14 +122,14 @@ class ManifestRepair:
         )
         lost += await self._losses.found(last, after, stored)
         if lost and not accept_loss:
+            have = f"offsets {start} to {end - 1}" if start < end else f"none from {start} on"
             raise ConfigError(
-                f"{name_of(key)}: the files have offsets {start} to {end - 1}, but "
+                f"{name_of(key)}: the files have {have}, but "
                 f"{'; '.join(dict.fromkeys(lost))}: --accept-loss continues without what is missing"
             )
-        left_out = []
         if accept_loss:
             after = _with_loss(after, end)
-            left_out = await self._left_out(after, end, stored)
+        left_out = await self._left_out(after, end, stored)
         known = {segment.path(key) for segment in manifest.segments}
         adopted = [path for each in segments if (path := each.path(key)) not in known]
         return Repair(before, after, adopted, end, written, left_out)
@@ -235,7 +235,7 @@ class ManifestRepair:
             if piece is None or (last.journal and not segment.sealed):
                 continue
             length, path = segment.bytes or piece.end.position, segment.path(stored.key)
-            if await self._is_whole(path, piece, length):
+            if piece.end.position < length or await self._is_whole(path, piece, length):
                 continue
             named = segment._replace(number=max(segment.base_offset, 1))
             while named.path(stored.key) in stored.paths:
@@ -251,19 +251,26 @@ class ManifestRepair:
         key, manifest, paths, pieces = stored
         known = {piece.segment.path(key): piece for piece in pieces}
         named = {segment.path(key) for segment in after.segments}
+        hurt = set(_damaged(stored)).intersection(after.segments)
+        gap = after.start > manifest.start
         found = []
         for path in paths:
             parsed = parse_file_name(path)
             if parsed is None or parsed[2] != "log" or path in named:
                 continue
             piece = known.get(path)
-            if piece is None:  # damaged at its start, or of another partition
-                lacks = not is_numbered(path) and parsed[0] < after.start
-            else:
-                base, following = piece.segment.base_offset, piece.next_offset
-                deleted = base < following <= manifest.start  # by retention
-                lacks = base < least_base(after) and (base < after.start or following > end)
-                lacks = lacks and not deleted
+            if piece is not None:
+                base = piece.segment.base_offset
+                following = max(piece.next_offset, base + 1)  # its first block may be damaged
+            elif is_numbered(path):  # the opening sets it aside
+                continue
+            else:  # damaged at its start, or of another partition
+                base, following = parsed[0], parsed[0] + 1
+            lacks = gap and base < after.start and following > manifest.start
+            lacks = lacks or (base < least_base(after) and following > end)
+            lacks = lacks or any(
+                base < (each.next_offset or 0) and following > each.base_offset for each in hurt
+            )
             if lacks and not await self._is_empty(path):
                 found.append(path)
         return found
@@ -273,6 +280,16 @@ def _candidates(pieces: Sequence[Piece]) -> list[Piece]:
     """What may be segments of the log: with messages, unless retention has deleted them all."""
     found = [piece for piece in pieces if piece.next_offset > piece.segment.base_offset]
     return found or [piece for piece in pieces if piece.begun]
+
+
+def _damaged(stored: Stored) -> list[Segment]:
+    """Sealed segments that the manifest names and whose files are there, but not whole."""
+    reach = {piece.segment.path(stored.key): piece.end.position for piece in stored.pieces}
+    return [
+        segment
+        for segment in stored.manifest.sealed
+        if (path := segment.path(stored.key)) in stored.paths and reach.get(path, 0) < segment.bytes
+    ]
 
 
 def _offline(stored: Stored) -> Manifest:

@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from tests.unit.log.bed import FakeClock, crash, log_records, open_bed, payloads, put
+from tests.unit.log.bed import Bed, FakeClock, crash, log_records, open_bed, payloads, put
 from tests.unit.log.manifest.test_leftovers import KEY, LATE, PLAIN, rolled
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryMetaStore, MemoryStorage
@@ -18,6 +18,7 @@ from opentalos.log.manifest.aside import ROOT as ASIDE
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.repair import ManifestRepair, Repair
 from opentalos.log.metering.meter import Mark
+from opentalos.log.segment.format import SEGMENT_HEADER_BYTES, SegmentHeader
 from opentalos.model.errors import ConfigError, CorruptLog
 from opentalos.model.limits import LogLimits
 from opentalos.ports.meta_store import Record
@@ -97,6 +98,20 @@ async def verified(storage: MemoryStorage) -> list[str]:
     return [f"{line.kind.value} {line.text}" async for line in verifier.check(KEY, lambda: None)]
 
 
+async def readable(bed: Bed, plan: Repair) -> int:
+    """How many messages there are. Only what was damaged and is named as before is not."""
+    start, end = await bed.log().offsets()
+    named = plan.before.manifest.sealed
+    for offset in range(start, end):
+        try:
+            blocks = (await bed.log().read(offset, messages_max=1, bytes_max=1 << 20)).blocks
+        except CorruptLog:
+            assert any(each.base_offset <= offset < (each.next_offset or 0) for each in named)
+        else:
+            assert bytes(blocks[0].payload) == payload(offset)
+    return end - start
+
+
 async def continued(storage: MemoryStorage, end: int) -> list[bytes]:
     """What the log has after a put, which gets the offset ``end``."""
     bed = await open_bed(storage, limits=PLAIN)
@@ -151,6 +166,39 @@ async def test_a_last_segment_with_a_flipped_bit_ends_there_once_that_is_accepte
     assert await continued(storage, 7) == [payload(number) for number in range(8)]
     assert await continued(storage, 8) == [payload(number) for number in range(9)]
     assert not [line for line in await verified(storage) if line.startswith("damage")]
+
+
+async def test_damage_in_a_segment_that_the_manifest_names_costs_no_other() -> None:
+    storage, before = await long_log()
+    content = storage.files[before.segments[0].path(KEY)].content
+    content[content.index(payload(1))] ^= 1
+    headless(storage, before.segments[1].path(KEY), random.Random(1))
+    older = replace(before, segments=before.segments[:3])
+    store_manifest(storage, older.encode())
+    assert await refusal(storage) == ""
+    plan = await repaired(storage)
+    assert plan.after.segments[:3] == older.segments
+    bed = await open_bed(storage, limits=PLAIN)
+    assert await put(bed.log(), payload(8)) == 8
+    assert await readable(bed, plan) == 9
+    assert await payloads(bed.log(), 4) == [payload(number) for number in range(4, 9)]
+    await bed.store.close()
+
+
+async def test_what_an_orphan_has_of_a_damaged_segment_is_set_aside() -> None:
+    storage, before = await long_log()
+    hurt = before.segments[1]
+    orphan = hurt._replace(epoch=0)
+    content = deepcopy(storage.files[hurt.path(KEY)])
+    header = SegmentHeader.decode(bytes(content.content[:SEGMENT_HEADER_BYTES]))
+    content.content[:SEGMENT_HEADER_BYTES] = header._replace(epoch=0).encode()
+    del content.content[content.content.index(payload(3)) :]
+    storage.files[orphan.path(KEY)] = content
+    headless(storage, hurt.path(KEY), random.Random(1))
+    del storage.files[hurt.path(KEY)].content[100:]
+    plan = await repaired(storage)
+    assert plan.after.segments[1] == hurt
+    assert plan.left_out == [orphan.path(KEY)]
 
 
 async def test_the_manifest_no_longer_says_that_there_was_more() -> None:
@@ -246,14 +294,13 @@ async def test_whatever_was_damaged_the_log_is_used_again(limits: LogLimits, see
     damage(storage, manifests, rng)
     before = found(storage, journals=False)
     if not log_records(storage) and not before:
-        assert "no segment with messages" in await refusal(storage)
-        return
-    end = (await repaired(storage)).end
+        return  # there may be nothing to continue with
+    plan = await repaired(storage)
+    end = plan.end
     for _ in range(3):
         bed = await open_bed(storage, limits=limits)
         assert await put(bed.log(), payload(end)) == end
-        messages = await payloads(bed.log())
-        assert messages == [payload(number) for number in range(end + 1 - len(messages), end + 1)]
+        assert await readable(bed, plan) == end + 1 - plan.after.first
         await (bed.store.close() if rng.random() < 0.5 else crash(bed))
         end += 1
         assert before <= found(storage, journals=True)

@@ -78,6 +78,15 @@ def test_a_segment_does_not_end_before_what_it_proves() -> None:
     )
 
 
+def test_a_damaged_segment_that_the_manifest_names_is_better_than_a_gap() -> None:
+    hurt = Segment(5, 1, 10, 74, 10)
+    found = [piece(0, 5), piece(10, 12)]
+    chain = chain_to(found[-1], found, Manifest(), [hurt])
+    assert ranges(chain) == [(0, 5, 1), (5, 10, 1), (10, None, 1)]
+    whole = [*found, merged(0, 10, 4)]
+    assert ranges(chain_to(found[-1], whole, Manifest(), [hurt])) == [(0, 10, 4), (10, None, 1)]
+
+
 def test_nothing_below_the_start_is_taken_again() -> None:
     found = [piece(0, 5), piece(5, 10), piece(10, 12)]
     assert ranges(chain_to(found[-1], found, Manifest(start=5))) == [(5, 10, 1), (10, None, 1)]
