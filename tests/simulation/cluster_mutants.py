@@ -38,6 +38,7 @@ from opentalos.model.errors import NotOwner, OutcomeUnknown, PartitionNotServing
 from opentalos.model.limits import GroupLimits
 from opentalos.placement.spread import Spread
 from opentalos.ports.row_store import ABSENT
+from opentalos.testing.simulation.checks.group import workers
 from opentalos.testing.simulation.cluster.server import ClusterServer
 from opentalos.testing.simulation.cluster.world import ClusterConfig
 from opentalos.testing.simulation.stores.faults import (
@@ -111,8 +112,13 @@ def notice_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def coordinate_every_group(patch: pytest.MonkeyPatch) -> None:
-    """Not a mutant of its own: every server coordinates whatever group it is asked about."""
+    """Not a mutant of its own: every server coordinates whatever group it is asked about.
+
+    A renewal extends a lease in the memory of one of them, and another grants the partition when
+    the lease that it knows has expired. So only locks, which are in the rows, are evidence.
+    """
     patch.setattr(ClusterOwnership, "check_group", lambda self, group: None)
+    patch.setattr(workers, "renewals", lambda history: [])
 
 
 # --- the log ------------------------------------------------------------------------------------

@@ -33,9 +33,8 @@ def stale_commits(history: History) -> Iterator[Anomaly]:
     changes = _by_key(history, "lock", "unlock", "commit", "reset")
     deleted = deleted_topics(history)
     rivals = rival_servers(history)
-    others = [each for each in history.of("leave") if each.may_be_done] + [
-        each for each in history.of("renew") if each.ok and each.args.get("server") not in rivals
-    ]
+    others = [each for each in history.of("leave") if each.may_be_done]
+    others += [each for each in renewals(history) if each.args.get("server") not in rivals]
     for key, operations in changes.items():
         locks = [each for each in operations if each.action == "lock"]
         for commit in operations:
@@ -63,6 +62,11 @@ def stale_commits(history: History) -> Iterator[Anomaly]:
                     ended_s = _certain_until(key, lock, operations, others, lease_s)
                     if lock.ended_s < commit.began_s and commit.ended_s < ended_s:
                         yield Anomaly("stale-commit", f"{key}: {lock} held the lease: {commit}")
+
+
+def renewals(history: History) -> list[Operation]:
+    """Those that extend a lease whoever is asked next: a group has one coordinator."""
+    return [each for each in history.of("renew") if each.ok]
 
 
 def _certain_until(
