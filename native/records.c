@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #define VARINT_BITS_MAX 63
+#define QUICK_BYTES (1 << 20) /* walked over within a few milliseconds, whatever is in it */
 
 struct cursor {
     const unsigned char *at, *end;
@@ -77,8 +78,12 @@ static PyObject *walk(PyObject *module, PyObject *arguments)
     }
     const unsigned char *start = data.buf;
     struct cursor batch = {start + position, start + data.len};
+    /* Others run meanwhile: tiny records or headers take tens of milliseconds if there are many. */
+    PyThreadState *state = data.len > QUICK_BYTES ? PyEval_SaveThread() : NULL;
     while (index < count && record(&batch, index))
         index++;
+    if (state)
+        PyEval_RestoreThread(state);
     int whole = index == count && batch.at == batch.end;
     PyBuffer_Release(&data);
     return PyLong_FromLongLong(whole ? -1 : index);

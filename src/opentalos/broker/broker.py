@@ -431,7 +431,7 @@ def open_broker(
             if broker.metering is not None:
                 broker.metering.topic_gone(old)
             throttle.invalidate()
-            broker.messages.forget_routes()
+            broker.messages.routes.forget()
         if old is not None and (new is None or new.uuid != old.uuid):
             spaces.forget(old)
             log.forget_topic(old.uuid)

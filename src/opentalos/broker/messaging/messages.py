@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.messaging.append_future import append_blocks
 from opentalos.broker.messaging.block_reader import Reader
 from opentalos.broker.messaging.message_counters import HeldCalls, MessageCounters
 from opentalos.broker.messaging.preview import PREVIEW_BYTES_MAX, PreviewedMessage, latest_messages
@@ -23,7 +24,6 @@ from opentalos.model.address import has_tls
 from opentalos.model.errors import (
     BadRequest,
     DeadlinePassed,
-    OutcomeUnknown,
     PartitionNotExist,
     RequestTooLarge,
     TalosError,
@@ -86,7 +86,7 @@ class GetResult(NamedTuple):
     hold_s: float = 0.0  # delay of the reply: the caller is over its rate
 
 
-class _Route(NamedTuple):
+class PutRoute(NamedTuple):
     """An access decision and the log it leads to; holds while both objects are current.
 
     The rate handle holds while the version of all quotas is ``quotas``.
@@ -97,6 +97,55 @@ class _Route(NamedTuple):
     log: PartitionLog
     handle: ThrottleHandle
     quotas: int
+
+
+class PutRoutes:
+    """Decides who may put where, and finds the log; also before what is to be put is known."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._routes: dict[tuple[str, str, int], PutRoute] = {}
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def find(self, caller: Principal, resource: str, partition: int) -> PutRoute:
+        """The decision for this caller; made again when the topic or the caller changed.
+
+        Both are immutable and replaced on any change, so the same two objects have the same
+        answer; only a positive one is kept, so every denial is audited.
+
+        Raises: TopicNotExist, PermissionDenied, PartitionNotExist, NotOwner, Unavailable leaves.
+        """
+        key = (caller.id, resource, partition)
+        route = self._routes.get(key)
+        if (
+            route is not None
+            and route.caller is caller
+            and route.topic is self._context.topics.by_resource(resource)
+            and route.log.accepts() is None  # else the partition has a new log
+        ):
+            if route.quotas != self._context.throttle.version:
+                route = self._keep(key, caller, route.topic, route.log)
+            return route
+        topic = self._context.topic(caller, Permission.PUT_MESSAGE, resource)
+        _check_partition(topic, partition, topic.partitions)
+        if len(self._routes) >= _ROUTES_MAX:
+            self._routes.clear()
+        return self._keep(key, caller, topic, self._context.partition_log(topic, partition))
+
+    def _keep(
+        self, key: tuple[str, str, int], caller: Principal, topic: Topic, log: PartitionLog
+    ) -> PutRoute:
+        """Keep the route with the rate handle of now."""
+        throttle = self._context.throttle
+        handle = throttle.handle(caller, topic, key[2])
+        route = self._routes[key] = PutRoute(caller, topic, log, handle, throttle.version)
+        return route
+
+    def forget(self) -> None:
+        """A topic was deleted: no route may keep its logs in memory."""
+        self._routes.clear()
 
 
 class MessageService:
@@ -111,7 +160,7 @@ class MessageService:
         self._context = context
         self._limits, self._egress = context.config.message, context.egress
         self._logs = RemoteLogs(context)
-        self._put_routes: dict[tuple[str, str, int], _Route] = {}
+        self.routes = PutRoutes(context)
         self._delayed = DelayedCalls(context.config.quota.throttled_bytes_max)  # puts
         self._holds = 0  # gets that wait for new messages
         self.counters = MessageCounters()
@@ -124,13 +173,16 @@ class MessageService:
         target: Target,
         blocks: Sequence[MessageBlock],
         waiter: AppendWaiter,
+        route: PutRoute | None = None,
     ) -> None:
         """Append blocks; ``waiter`` gets the offset of the first once all are durable, or an error.
 
+        Args:   route: if the caller has found it in this pass of the loop.
         Raises: RequestError, Unavailable leaves: not done, and the waiter is not called. An
             OutcomeUnknown given to the waiter: some of the blocks may be stored.
         """
-        route = self._put_route(caller, target.resource, target.partition)
+        if route is None:
+            route = self.routes.find(caller, target.resource, target.partition)
         bytes_count = self._check_blocks(blocks)
         if target.deadline_ms:
             self._check_deadline(target.deadline_ms)
@@ -143,43 +195,7 @@ class MessageService:
             begin = partial(self._end_delay, caller, target, blocks, waiter)
             self._delayed.add(_key(caller, target), hold_s, bytes_count, begin)
         else:
-            _append(route.log, blocks, waiter)
-
-    def _put_route(self, caller: Principal, resource: str, partition: int) -> _Route:
-        """The decision for this caller; made again when the topic or the caller changed.
-
-        Both are immutable and replaced on any change, so the same two objects have the same
-        answer; only a positive one is kept, so every denial is audited.
-        """
-        key = (caller.id, resource, partition)
-        route = self._put_routes.get(key)
-        if (
-            route is not None
-            and route.caller is caller
-            and route.topic is self._context.topics.by_resource(resource)
-            and route.log.accepts() is None  # else the partition has a new log
-        ):
-            if route.quotas != self._context.throttle.version:
-                route = self._keep_route(key, caller, route.topic, route.log)
-            return route
-        topic = self._context.topic(caller, Permission.PUT_MESSAGE, resource)
-        _check_partition(topic, partition, topic.partitions)
-        if len(self._put_routes) >= _ROUTES_MAX:
-            self._put_routes.clear()
-        return self._keep_route(key, caller, topic, self._context.partition_log(topic, partition))
-
-    def _keep_route(
-        self, key: tuple[str, str, int], caller: Principal, topic: Topic, log: PartitionLog
-    ) -> _Route:
-        """Keep the route with the rate handle of now."""
-        throttle = self._context.throttle
-        handle = throttle.handle(caller, topic, key[2])
-        route = self._put_routes[key] = _Route(caller, topic, log, handle, throttle.version)
-        return route
-
-    def forget_routes(self) -> None:
-        """A topic was deleted: no route may keep its logs in memory."""
-        self._put_routes.clear()
+            append_blocks(route.log, blocks, waiter)
 
     def _check_blocks(self, blocks: Sequence[MessageBlock]) -> int:
         """Payload bytes of all blocks. Raises: BadRequest, RequestTooLarge."""
@@ -216,8 +232,8 @@ class MessageService:
         try:
             if target.deadline_ms:
                 self._check_deadline(target.deadline_ms)
-            route = self._put_route(caller, target.resource, target.partition)
-            _append(route.log, blocks, waiter)
+            route = self.routes.find(caller, target.resource, target.partition)
+            append_blocks(route.log, blocks, waiter)
         except TalosError as error:
             waiter(UNKNOWN_OFFSET, error)
 
@@ -426,59 +442,6 @@ class MessageService:
 
 def _key(caller: Principal, target: Target) -> tuple[str, str, int]:
     return caller.id, target.resource, target.partition
-
-
-def _append(log: PartitionLog, blocks: Sequence[MessageBlock], waiter: AppendWaiter) -> None:
-    if len(blocks) == 1:
-        log.append(blocks[0], waiter)
-    else:
-        _ManyBlocks(len(blocks), waiter).append_all(log, blocks)
-
-
-class _ManyBlocks:
-    """Waits for every block of one put; the first error wins."""
-
-    def __init__(self, count: int, waiter: AppendWaiter) -> None:
-        self._waiting, self._waiter = count, waiter
-        self._error: TalosError | None = None
-        self._stored = 0
-        self._base = UNKNOWN_OFFSET
-
-    def append_all(self, log: PartitionLog, blocks: Sequence[MessageBlock]) -> None:
-        """Append in order. Raises what the first append raises; later ones are reported."""
-        for index, block in enumerate(blocks):
-            try:
-                log.append(block, self._done if index else self._first_done)
-            except TalosError as error:
-                if index == 0:
-                    raise
-                self._error = self._error or error
-                self._finish(len(blocks) - index)
-                return
-
-    def _first_done(self, offset: int, error: TalosError | None) -> None:
-        self._base = offset
-        self._done(offset, error)
-
-    def _done(self, _: int, error: TalosError | None) -> None:
-        if error is None:
-            self._stored += 1
-        elif self._error is None or isinstance(error, OutcomeUnknown):
-            # Unknown takes precedence: the put must not be reported as not done.
-            self._error = error
-        self._finish(1)
-
-    def _finish(self, count: int) -> None:
-        self._waiting -= count
-        if self._waiting:
-            return
-        error = self._error
-        if error is not None and self._stored and not isinstance(error, OutcomeUnknown):
-            # A part is stored, so "not done" would lead to a retry that duplicates it.
-            error = OutcomeUnknown(
-                f"{self._stored} blocks of the put are stored, then one failed: {error}"
-            )
-        self._waiter(self._base if error is None else UNKNOWN_OFFSET, error)
 
 
 def _check_partition(topic: Topic, partition: int, count: int) -> None:

@@ -32,6 +32,10 @@ from opentalos.wire.message.unpacking import DecodedTooLarge, free
 
 NO_EPOCH: Final = -1  # clients do not ask then whether their position was cut off
 EASY_BYTES: Final = 256 << 10  # decompressed within a millisecond, so at once
+_EASY_PLAIN_BYTES: Final = 1 << 20  # of a batch without compression, whatever its records are
+_UNPACKING_COST: Final = 8 << 10  # of any decompression, however little comes out of it
+_RECORD_COST: Final = EASY_BYTES // EASY_RECORDS
+_PLAIN_SHIFT: Final = 3  # a checksum and a walk take an eighth of what decompression takes
 _U32: Final = struct.Struct(">I")
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
@@ -101,15 +105,33 @@ def _check_head(head: BatchHead) -> None:
         raise RefusedRecords(ErrorCode.INVALID_RECORD, text)
 
 
-def prove_now(received: ReceivedBatch) -> bool:
-    """``prove_records`` if it takes no more than a millisecond; False: it takes longer."""
-    if received.head.records > EASY_RECORDS:
-        return False
-    return prove_records(received, EASY_BYTES)
+def prove_now(received: ReceivedBatch) -> int:
+    """``prove_records`` if it takes no more than a millisecond or two.
+
+    Returns: what it cost, as bytes decompressed; 0: it takes longer, and nothing is proven.
+    """
+    batch, head = received
+    packed = head.attributes & CODEC_MASK
+    if head.records > EASY_RECORDS or (not packed and len(batch) > _EASY_PLAIN_BYTES):
+        return 0
+    size = prove_records(received, EASY_BYTES)
+    if not size:
+        return 0
+    cost = reading_cost(batch)
+    if packed:
+        cost += max(size, _UNPACKING_COST)
+    return cost + head.records * _RECORD_COST
 
 
-def prove_records(received: ReceivedBatch, bytes_max: int = DECODED_BYTES_MAX) -> bool:
-    """Walk over all records; False: more than ``bytes_max`` come out of the compression.
+def reading_cost(records: bytes | bytearray | memoryview | None) -> int:
+    """What ``read_batch`` costs, as bytes decompressed."""
+    return (len(records or b"") >> _PLAIN_SHIFT) + 1
+
+
+def prove_records(received: ReceivedBatch, bytes_max: int = DECODED_BYTES_MAX) -> int:
+    """Walk over all records.
+
+    Returns: their bytes; 0: more than ``bytes_max`` come out of the compression.
 
     Called on a thread for what may be large: nothing here touches what others share.
     Raises: RefusedRecords: they are not those that the head says.
@@ -119,10 +141,11 @@ def prove_records(received: ReceivedBatch, bytes_max: int = DECODED_BYTES_MAX) -
         data, position = records_of(batch, head, bytes_max)
     except DecodedTooLarge as error:
         if bytes_max < DECODED_BYTES_MAX:
-            return False
+            return 0
         raise RefusedRecords(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
     except MessageFormatError as error:
         raise RefusedRecords(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    size = len(data)
     try:
         check_records(data, position, head.records)
     except MessageFormatError as error:
@@ -130,7 +153,7 @@ def prove_records(received: ReceivedBatch, bytes_max: int = DECODED_BYTES_MAX) -
     finally:
         if not isinstance(data, memoryview):
             free(data)
-    return True
+    return size
 
 
 def stored_batch(payload: bytes | memoryview, base_offset: int) -> list[bytes | memoryview]:
@@ -148,6 +171,6 @@ def is_stored_batch(payload: bytes | memoryview, messages: int) -> bool:
         return False
     try:
         received = read_batch(view[WRAPPER_BYTES:])
-        return received.head.records == messages and prove_records(received)
+        return received.head.records == messages and prove_records(received) > 0
     except RefusedRecords:
         return False

@@ -147,7 +147,7 @@ async def test_a_deleted_topics_logs_do_not_come_back_to_memory() -> None:
         with pytest.raises(TopicNotExist):
             w.broker.context.partition_log(topic, 0)
         assert not w.broker.context.log._partitions
-        assert not w.broker.messages._put_routes
+        assert not w.broker.messages.routes
 
 
 async def test_idle_topics_are_measured_in_turn() -> None:

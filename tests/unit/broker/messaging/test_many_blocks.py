@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from opentalos.broker.messaging.messages import _ManyBlocks
+from opentalos.broker.messaging.append_future import ManyBlocks
 from opentalos.model.errors import OutcomeUnknown, StorageFull, TalosError
 
 
 def combined(*answers: TalosError | None) -> TalosError | None:
     """The answer to the caller if the log answers the blocks so, in this order."""
     heard: list[TalosError | None] = []
-    waiting = _ManyBlocks(len(answers), lambda _, error: heard.append(error))
+    waiting = ManyBlocks(len(answers), lambda _, error: heard.append(error))
     done: Callable[[int, TalosError | None], None] = waiting._done
     for answer in answers:
         done(-1, answer)

@@ -1,6 +1,7 @@
 """Batches that producers send: what is stored, what is refused and why, and both walks agree."""
 
 import gzip
+import mmap
 import struct
 from collections.abc import Callable
 from random import Random
@@ -12,6 +13,7 @@ from tests.unit.matrix import matrix
 from opentalos.model.message import Compression
 from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.kafka.records import (
+    EASY_BYTES,
     RefusedRecords,
     is_stored_batch,
     prove_now,
@@ -19,8 +21,8 @@ from opentalos.wire.kafka.records import (
     read_batch,
     stored_batch,
 )
-from opentalos.wire.message import kafka_batch
-from opentalos.wire.message.compression import compress
+from opentalos.wire.message import kafka_batch, unpacking
+from opentalos.wire.message.compression import DECODED_BYTES_MAX, compress
 from opentalos.wire.message.kafka_batch import HEAD, python_walk, set_crc, walk
 from opentalos.wire.message.kafka_format import decode_kafka_block, encode_kafka_batch
 from opentalos.wire.message.message import Message
@@ -138,6 +140,46 @@ def test_a_bomb_is_left_to_a_thread_and_then_refused(codec: int) -> None:
     with pytest.raises(RefusedRecords) as caught:
         prove_records(received)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", PACKERS)
+def test_a_bomb_never_gets_more_memory_than_the_limit(
+    codec: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def mapping(size: int) -> mmap.mmap:
+        sizes.append(size)
+        return mmap.mmap(-1, size)
+
+    monkeypatch.setattr(unpacking, "_mapping", mapping)
+    received = read_batch(packed(codec, bytes(65 << 20)))
+    assert not prove_now(received)
+    assert max(sizes, default=0) <= EASY_BYTES
+    with pytest.raises(RefusedRecords):
+        prove_records(received)
+    assert max(sizes, default=0) <= DECODED_BYTES_MAX
+
+
+def test_what_a_batch_cost_counts_all_that_came_out_of_it() -> None:
+    body = len(plain()) - HEAD.size
+    assert prove_now(read_batch(packed(1))) > body
+    many = read_batch(encode_kafka_batch([Message(b"")] * 5_000))
+    assert prove_now(many) > len(many.batch) // 8
+
+
+@pytest.mark.skipif(walk is python_walk, reason="the compiled walk is not built")
+def test_a_walk_over_large_data_finds_the_same() -> None:
+    batch = encode_kafka_batch([Message(bytes(3 << 20))])
+    data = batch[HEAD.size :]
+    assert walk(bytes(data), 0, 1) == -1
+    assert walk(bytes(data) + b"\0", 0, 1) == 1
+
+
+def test_a_large_batch_without_compression_is_left_to_a_thread() -> None:
+    received = read_batch(encode_kafka_batch([Message(bytes(2 << 20))]))
+    assert not prove_now(received)
+    assert prove_records(received)
 
 
 def test_the_compiled_walk_and_the_one_in_python_agree() -> None:

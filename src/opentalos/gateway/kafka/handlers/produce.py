@@ -1,7 +1,10 @@
 """Produce: each partition's batch becomes one block of the log; answered once all are durable.
 
-Batches of one connection reach the log in their order. What takes long to check is checked on a
-thread, and later requests of the connection wait for it.
+Whether the client may put to a partition, and whether it is served here, is decided before anything
+of its batch is read, so what is refused costs no more than a look-up. Batches of one connection
+reach the log in their order. They are checked and put in pieces of ``PIECE_COST``, between which
+others are served; a batch that takes long is checked on a thread. Later requests of the connection
+wait for that.
 
 An answer says stored, not stored, or unknown (promise I7). Not stored has a code that clients
 retry. Unknown has one only where the producer is idempotent; else the client must not send the
@@ -16,9 +19,10 @@ import logging
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
-from opentalos.broker.messaging.messages import PutTarget
+from opentalos.broker.long_work import Turn
+from opentalos.broker.messaging.messages import PutRoute, PutTarget
 from opentalos.broker.values import Topic
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.errors import code_of
@@ -45,7 +49,9 @@ from opentalos.model.message import (
     ProducerStamp,
     StoredBefore,
 )
-from opentalos.wire.kafka._generated.produce_request import PartitionProduceData
+from opentalos.wire.kafka._generated.produce_request import (
+    PartitionProduceData,
+)
 from opentalos.wire.kafka._generated.produce_response import (
     NodeEndpoint,
     PartitionProduceResponse,
@@ -55,27 +61,44 @@ from opentalos.wire.kafka._generated.produce_response import (
 from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.kafka.produce_codec import write_produced
 from opentalos.wire.kafka.records import (
+    EASY_BYTES,
     ReceivedBatch,
     RefusedRecords,
     prove_now,
     prove_records,
     read_batch,
+    reading_cost,
 )
 
 ACKS: Final = (-1, 0, 1)  # all the same here: durable as the topic says
+
+# Bytes decompressed, or what takes as long, after which a piece ends: three milliseconds. The last
+# batch may go beyond it, by ``EASY_BYTES`` and what reading it costs.
+PIECE_COST: Final = 3 * EASY_BYTES
+_PART_COST: Final = 4 << 10  # of any partition: look-up, put and answer
 
 _STORED: Final = (int(ErrorCode.NONE), int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER))
 
 _log = logging.getLogger("opentalos.kafka")
 
 
-class _Part(NamedTuple):
-    """One partition of a request."""
+class _Part:
+    """One partition of a request, from its bytes to its answer."""
 
-    key: str | bytes  # of its topic
-    answer: PartitionProduceResponse
-    received: ReceivedBatch | None  # None: refused already
-    proven: bool
+    __slots__ = ("answer", "key", "received", "records", "route", "topic")
+
+    def __init__(self, key: str | bytes, part: PartitionProduceData) -> None:
+        self.key = key  # of its topic
+        self.answer = PartitionProduceResponse(index=part.index, base_offset=-1)
+        self.records = part.records
+        self.topic: Topic | None = None
+        self.route: PutRoute | None = None
+        self.received: ReceivedBatch | None = None  # None: not read yet, or refused
+
+    def refuse(self, error: RefusedRecords) -> None:
+        """Its records are not stored."""
+        self.answer.error_code, self.answer.error_message = int(error.code), str(error)
+        self.received = None
 
     @property
     def lost(self) -> bool:
@@ -84,21 +107,32 @@ class _Part(NamedTuple):
 
 
 class _Order:
-    """Requests of one connection that wait for a long check; in the state of its session."""
+    """Requests of one connection that wait for a long check, and what those of this pass of the
+    loop have cost; in the state of its session."""
 
     def __init__(self) -> None:
         self.waiting: deque[_Produce] = deque()
         self.task: asyncio.Task[None] | None = None
+        self.spent = 0
+        self.renews = False
+
+    def renew_soon(self) -> None:
+        """In the next pass of the loop."""
+        self.renews = True
+        asyncio.get_running_loop().call_soon(self.renew)
+
+    def renew(self) -> None:
+        """Another pass of the loop, or another piece."""
+        self.spent, self.renews = 0, False
 
 
 def handle(services: Services, call: KafkaCall) -> None:
-    """Check what is short, then store it at once, or after what the connection sent before."""
+    """Check and put what is short at once, or after what the connection sent before."""
     order = call.session.state.get(_Order)
     if order is None:
         order = call.session.state[_Order] = _Order()
-    produce = _Produce(services, call)
-    if order.task is None and produce.proven:
-        produce.store()
+    produce = _Produce(services, call, order)
+    if order.task is None and produce.advance():
         return
     order.waiting.append(produce)
     if order.task is None:
@@ -110,8 +144,7 @@ async def _run(order: _Order) -> None:
         while order.waiting:
             produce = order.waiting[0]
             try:
-                await produce.prove()
-                produce.store()
+                await produce.finish()
             except Exception as error:
                 _log.exception("PRODUCE failed with an internal error", exc_info=error)
                 produce.fail(error)
@@ -123,22 +156,18 @@ async def _run(order: _Order) -> None:
 class _Produce:
     """One request, from its bytes to its answer."""
 
-    def __init__(self, services: Services, call: KafkaCall) -> None:
-        self._services, self._call = services, call
+    def __init__(self, services: Services, call: KafkaCall, order: _Order) -> None:
+        self._services, self._call, self._order = services, call, order
         self._throttle_ms, self._leaders = 0, NewLeaders(services)
         self._parts: list[_Part] = []
         self._topics: list[TopicProduceResponse] = []
+        self._next = 0  # of the parts
+        self._key: str | bytes | None = None  # of the topic that was found last
+        self._topic: Topic | TalosError
         request = call.request
-        refused = None
-        if request.acks not in ACKS:
-            text = f"acks={request.acks}"
-            refused = RefusedRecords(ErrorCode.INVALID_REQUIRED_ACKS, text)
-        elif request.transactional_id is not None:
-            text = "transactions are not served"
-            refused = RefusedRecords(ErrorCode.INVALID_TXN_STATE, text)
         for topic in request.topic_data:
             key = topic.name if topic.topic_id == NO_ID else topic.topic_id
-            parts = [self._part(key, part, refused) for part in topic.partition_data]
+            parts = [_Part(key, part) for part in topic.partition_data]
             self._parts += parts
             answers = [part.answer for part in parts]
             self._topics.append(
@@ -146,66 +175,117 @@ class _Produce:
                     name=topic.name, topic_id=topic.topic_id, partition_responses=answers
                 )
             )
-        self._left = len(self._parts)
+        self._left = len(self._parts) + 1  # none answers before all are put
+        if request.acks not in ACKS:
+            self._refuse_all(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
+        elif request.transactional_id is not None:
+            self._refuse_all(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
 
-    def _part(
-        self, key: str | bytes, part: PartitionProduceData, refused: RefusedRecords | None
-    ) -> _Part:
-        answer = PartitionProduceResponse(index=part.index, base_offset=-1)
+    def _refuse_all(self, code: ErrorCode, text: str) -> None:
+        for part in self._parts:
+            part.refuse(RefusedRecords(code, text))
+        self._next, self._left = len(self._parts), 1
+
+    # --- checks ------------------------------------------------------------------------------
+
+    def advance(self) -> bool:
+        """Check and put parts until all are; False: the piece ends before, or one takes long.
+
+        The last one that is durable or refused answers the call.
+        """
+        order, deadline_ms = self._order, self._deadline_ms()
+        for part in self._parts[self._next :] if self._next else self._parts:
+            if part.received is not None or order.spent >= PIECE_COST:
+                return False
+            cost = self._check_part(part)
+            if not cost:
+                return False
+            order.spent += cost + _PART_COST
+            if order.spent > EASY_BYTES and not order.renews:
+                order.renew_soon()
+            self._next += 1
+            self._put(part, deadline_ms)
+        self._done(1)
+        return True
+
+    async def finish(self) -> None:
+        """The rest in pieces, each in a turn of its own, so that others have theirs in between."""
+        caller, work = self._call.caller.id, self._services.broker.context.work
+        while self._next < len(self._parts):
+            async with work.turn(caller, patient=True) as turn:
+                if self._parts[self._next].received is None:
+                    await turn.pause()
+                    self._order.renew()
+                    if self.advance():
+                        return
+                part = self._parts[self._next]
+                if part.received is not None:
+                    await self._check_long(part, part.received, turn)
+        self.advance()
+
+    async def _check_long(self, part: _Part, received: ReceivedBatch, turn: Turn) -> None:
         try:
-            if refused is not None:
-                raise refused
+            await turn.off_loop(prove_records, received)
+        except RefusedRecords as error:
+            part.refuse(error)
+        part.route = None  # it may not hold any more
+        self._next += 1
+        self._put(part, self._deadline_ms())
+
+    def _deadline_ms(self) -> int:
+        """Of puts that begin now; 0: none."""
+        timeout_ms = self._call.request.timeout_ms
+        return self._services.broker.context.clock.wall_ms() + timeout_ms if timeout_ms > 0 else 0
+
+    def _check_part(self, part: _Part) -> int:
+        """Decide whether the client may put there, then check what it sent.
+
+        Returns: the cost, of which ``prove_now`` has the unit; 0: it takes long.
+        """
+        topic = self._topic if part.key is self._key else self._find(part.key)
+        if isinstance(topic, TalosError):
+            self._set_error(part, topic)
+            return _PART_COST
+        part.topic = topic
+        try:
+            routes = self._services.broker.messages.routes
+            part.route = routes.find(self._call.caller, topic.resource, part.answer.index)
             received = read_batch(part.records)
             if received.head.producer_id > PRODUCER_ID_MAX:
                 text = f"the producer id {received.head.producer_id} is none of this server"
                 raise RefusedRecords(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
-            return _Part(key, answer, received, prove_now(received))
+            part.received = received
+            return prove_now(received)
+        except TalosError as error:
+            self._set_error(part, error)
+            return _PART_COST
         except RefusedRecords as error:
-            answer.error_code, answer.error_message = int(error.code), str(error)
-            return _Part(key, answer, None, True)
+            # Of a batch that was read, all that is easy may have come out before.
+            cost = reading_cost(part.records) + (EASY_BYTES if part.received else 0)
+            part.refuse(error)
+            return cost
 
-    @property
-    def proven(self) -> bool:
-        """Whether nothing is left to check."""
-        return all(part.proven for part in self._parts)
+    def _find(self, key: str | bytes) -> Topic | TalosError:
+        """The topic of parts that follow each other, or why the client may not put there."""
+        self._key = key
+        try:
+            self._topic = named_topic(self._services, self._call, Permission.PUT_MESSAGE, key)
+        except TalosError as error:
+            self._topic = error
+        return self._topic
 
-    async def prove(self) -> None:
-        """Check on a thread what takes long."""
-        caller, work = self._call.caller.id, self._services.broker.context.work
-        for index, part in enumerate(self._parts):
-            if part.proven or part.received is None:
-                continue
-            try:
-                async with work.turn(caller, patient=True) as turn:
-                    await turn.off_loop(prove_records, part.received)
-                self._parts[index] = part._replace(proven=True)
-            except RefusedRecords as error:
-                part.answer.error_code, part.answer.error_message = int(error.code), str(error)
-                self._parts[index] = part._replace(received=None, proven=True)
+    # --- storing -----------------------------------------------------------------------------
 
-    def store(self) -> None:
-        """Put every block; the last one that is done answers the call."""
-        self._left += 1  # so that none of them answers before all are put
-        deadline_ms = 0
-        if self._call.request.timeout_ms > 0:
-            now_ms = self._services.broker.context.clock.wall_ms()
-            deadline_ms = now_ms + self._call.request.timeout_ms
-        for part in self._parts:
-            if part.received is None:
-                self._done(1)
-                continue
-            try:
-                self._put(part, part.received, deadline_ms)
-            except TalosError as error:
-                self._stored(part, None, -1, error)
-        self._done(1)
-
-    def _put(self, part: _Part, received: ReceivedBatch, deadline_ms: int) -> None:
-        services, caller, head = self._services, self._call.caller, received.head
-        topic = named_topic(services, self._call, Permission.PUT_MESSAGE, part.key)
-        stamp = None
+    def _put(self, part: _Part, deadline_ms: int) -> None:
+        """Put a part that was not refused."""
+        topic, received = part.topic, part.received
+        if topic is None or received is None:
+            self._done(1)
+            return
+        head, stamp = received.head, None
         if head.producer_id > 0:
             stamp = ProducerStamp(head.producer_id, head.producer_epoch, head.sequence)
+        caller = self._call.caller
         block = MessageBlock(
             received.payload,
             head.records,
@@ -215,39 +295,44 @@ class _Produce:
             producer=stamp,
         )
         target = PutTarget(topic.resource, part.answer.index, deadline_ms)
-        services.broker.messages.put(caller, target, [block], partial(self._stored, part, topic))
+        waiter = partial(self._stored, part, topic)
+        try:
+            self._services.broker.messages.put(caller, target, [block], waiter, part.route)
+        except TalosError as error:
+            self._set_error(part, error)
+            self._done(1)
 
     def _stored(
-        self, part: _Part, topic: Topic | None, offset: BaseOffset, error: TalosError | None
+        self, part: _Part, topic: Topic, offset: BaseOffset, error: TalosError | None
     ) -> None:
-        """A block is durable, or not, or nobody knows. ``topic``: it was put there."""
+        """A block is durable, or not, or nobody knows."""
         answer = part.answer
         if error is None:
             answer.base_offset = int(offset)
             if offset < 0 and isinstance(offset, StoredBefore):
                 answer.error_code = int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
         else:
-            idempotent = part.received is not None and part.received.head.producer_id > 0
-            code = missing_code(error, part.key) or put_code(error, idempotent=idempotent)
-            answer.error_code, answer.error_message = int(code), str(error)
-            self._name_leader(part, error)
-            if isinstance(error, ThrottleRejected):
-                wait_s = self._services.broker.context.config.quota.throttle_max_s
-                self._throttle_ms = int(wait_s * 1000)
-        if topic is not None:
-            self._set_start(topic, answer)
+            self._set_error(part, error)
+        self._set_start(topic, answer)
         self._done(1)
+
+    def _set_error(self, part: _Part, error: TalosError) -> None:
+        answer = part.answer
+        idempotent = part.received is not None and part.received.head.producer_id > 0
+        code = missing_code(error, part.key) or put_code(error, idempotent=idempotent)
+        answer.error_code, answer.error_message = int(code), str(error)
+        self._name_leader(part, error)
+        if isinstance(error, ThrottleRejected):
+            wait_s = self._services.broker.context.config.quota.throttle_max_s
+            self._throttle_ms = int(wait_s * 1000)
 
     def _name_leader(self, part: _Part, error: TalosError) -> None:
         """Where the client should go instead."""
-        if not isinstance(error, NotOwner):
+        if not isinstance(error, NotOwner) or part.topic is None:
             return
-        try:
-            topic = named_topic(self._services, self._call, Permission.PUT_MESSAGE, part.key)
-        except TalosError:
-            return
+        found = self._leaders.of(part.topic, part.answer.index, error)
         leader = part.answer.current_leader
-        leader.leader_id, leader.leader_epoch = self._leaders.of(topic, part.answer.index, error)
+        leader.leader_id, leader.leader_epoch = found
 
     def _set_start(self, topic: Topic, answer: PartitionProduceResponse) -> None:
         """The log's start, by which clients decide what a gap in their sequence means."""
