@@ -26,6 +26,14 @@ class ClientSession:
     ends_s: float = 0.0  # Unix time when key or token expires; 0: it does not
     ends: bool = False  # the connection ends with the next answer
     state: dict[type, Any] = field(default_factory=dict)
+    closed: bool = False  # the connection is gone
+    closers: list[Callable[[], object]] = field(default_factory=list)  # called once it is
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self.closed = True
+        for closer in self.closers:
+            closer()
 
 
 class KafkaCall:

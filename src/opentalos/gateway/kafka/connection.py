@@ -130,6 +130,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._large = None
         self._port.forget(self)
         self._give_up()
+        self.session.close()
 
     def _look_who(self) -> None:
         """Count the connection for its tenant once the client has authenticated."""

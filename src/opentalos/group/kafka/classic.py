@@ -9,9 +9,16 @@ Source: Apache Kafka 4.3, protocol guide; KIP-62 (sessions), KIP-134 (initial de
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from opentalos.group.kafka.classic_member import Answer, ClassicMember, Events, Ticket
+from opentalos.group.kafka.classic_member import (
+    Answer,
+    ClassicMember,
+    Events,
+    GivenId,
+    Ticket,
+    memory_of,
+)
 from opentalos.group.kafka.values import (
     DescribedGroup,
     DescribedMember,
@@ -43,7 +50,7 @@ class ClassicGroup:
         self.protocol = ""
         self.leader = ""
         self._members: dict[str, ClassicMember] = {}
-        self._pending: dict[str, float] = {}  # ids that were given out, until when
+        self._pending: dict[str, GivenId] = {}
         self._instances: dict[str, str] = {}
         self._proposed: Proposal | None = None
         self._delay_until_s = -math.inf
@@ -56,9 +63,14 @@ class ClassicGroup:
         return events
 
     @property
-    def members(self) -> Sequence[str]:
-        """Ids of all members."""
-        return list(self._members)
+    def members(self) -> Mapping[str, ClassicMember]:
+        """All members, by id."""
+        return self._members
+
+    @property
+    def memory_bytes(self) -> int:
+        """What members and assignments take."""
+        return memory_of(self._members.values(), len(self._pending), self._proposed)
 
     @property
     def idle(self) -> bool:
@@ -67,7 +79,7 @@ class ClassicGroup:
 
     def deadline_s(self) -> float:
         """When ``tick`` has something to do; infinity: never."""
-        moments = [*self._pending.values(), self._sync_until_s]
+        moments = [*(given.until_s for given in self._pending.values()), self._sync_until_s]
         moments += [m.expires_s for m in self._members.values() if not m.waits]
         if self.state is GroupState.PREPARING:
             moments.append(self._delay_until_s if self._all_joined() else self._join_until_s)
@@ -75,8 +87,7 @@ class ClassicGroup:
 
     def tick(self, now_s: float) -> None:
         """Sessions that ended, members that did not come in time, rebalances that are complete."""
-        for member_id in [name for name, until_s in self._pending.items() if until_s <= now_s]:
-            del self._pending[member_id]
+        self._pending = {name: it for name, it in self._pending.items() if it.until_s > now_s}
         gone = [m for m in self._members.values() if not m.waits and m.expires_s <= now_s]
         if self._sync_until_s <= now_s:
             gone += [m for m in self._members.values() if not m.synced and m not in gone]
@@ -132,7 +143,8 @@ class ClassicGroup:
         if len(self._members) + len(self._pending) >= self._limits.members_max:
             return Refusal.GROUP_MAX_SIZE_REACHED
         if instance is None and request.ids_required:
-            self._pending[request.fresh_id] = now_s + request.session_s
+            given = GivenId(now_s + request.session_s, request.connection)
+            self._pending[request.fresh_id] = given
             outcome = JoinOutcome(refusal=Refusal.MEMBER_ID_REQUIRED, member=request.fresh_id)
             self._answer(ticket, outcome)
             return None
@@ -175,6 +187,8 @@ class ClassicGroup:
             request.session_s,
             self._rebalance_s(request),
             dict(request.protocols),
+            connection=request.connection,
+            memory_bytes=request.memory_bytes,
         )
         self._members[member_id] = member
         if who.instance is not None:
@@ -213,23 +227,12 @@ class ClassicGroup:
             outcome = self._joined(member)
             if led:
                 # It must not decide again: no other member would learn of it.
-                outcome = self._returned_leader(outcome, old_id, request.skips)
+                outcome = outcome.of_returned_leader(old_id, request.skips)
             self._answer(ticket, outcome)
             return
         self._await_join(member, ticket)
         if self.state is not GroupState.PREPARING:
             self._prepare(now_s)
-
-    def _returned_leader(self, outcome: JoinOutcome, old_id: str, skips: bool) -> JoinOutcome:
-        return JoinOutcome(
-            member=outcome.member,
-            generation=outcome.generation,
-            protocol_type=outcome.protocol_type,
-            protocol=outcome.protocol,
-            leader=outcome.leader if skips else old_id,
-            skip_assignment=skips,
-            members=outcome.members if skips else (),
-        )
 
     def _update(self, member: ClassicMember, request: JoinRequest) -> None:
         member.update(request, self._rebalance_s(request))
@@ -424,6 +427,13 @@ class ClassicGroup:
         self._remove(now_s, gone)
         self._complete_join(now_s)
         return outcomes
+
+    def disconnected(self, now_s: float, connection: object) -> None:
+        """A connection ended: members that have been in no generation go, and unused ids."""
+        given = self._pending.items()
+        self._pending = {name: it for name, it in given if it.connection is not connection}
+        self._remove(now_s, [m for m in self._members.values() if m.connection is connection])
+        self._complete_join(now_s)
 
     def describe(self) -> DescribedGroup:
         """As tools see it."""

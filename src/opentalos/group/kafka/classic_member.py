@@ -1,11 +1,18 @@
 """Values of ``ClassicGroup``: a member, answers to those that wait, and what else happened."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from opentalos.group.kafka.values import JoinOutcome, JoinRequest, MemberId, Proposal, SyncOutcome
+from opentalos.group.kafka.values import (
+    MEMBER_BYTES,
+    JoinOutcome,
+    JoinRequest,
+    MemberId,
+    Proposal,
+    SyncOutcome,
+)
 
 Ticket = int  # of a caller that waits for its answer
 
@@ -15,6 +22,13 @@ class Answer(NamedTuple):
 
     ticket: Ticket
     outcome: JoinOutcome | SyncOutcome
+
+
+class GivenId(NamedTuple):
+    """An id that was given out, and that nobody has used yet."""
+
+    until_s: float
+    connection: object | None
 
 
 @dataclass(slots=True)
@@ -45,6 +59,8 @@ class ClassicMember:
     joining: Ticket | None = None
     syncing: Ticket | None = None
     synced: bool = True  # has asked for the assignment of the generation
+    connection: object | None = None  # with which it goes; None once it was in a generation
+    memory_bytes: int = 0  # without its assignment
 
     @property
     def waits(self) -> bool:
@@ -59,7 +75,9 @@ class ClassicMember:
         """Take over what it said when it joined again."""
         self.client_id, self.host = request.client_id, request.host
         self.session_s, self.rebalance_s = request.session_s, rebalance_s
-        self.protocols = dict(request.protocols)
+        self.protocols, self.memory_bytes = dict(request.protocols), request.memory_bytes
+        if self.connection is not None:
+            self.connection = request.connection
 
     def rename(self, member_id: str) -> None:
         """A static member has a new id."""
@@ -89,8 +107,15 @@ class ClassicMember:
         """Whether it has still to ask for its assignment; one of before is void."""
         self.synced = not expected
         if expected:
-            self.assignment = b""
+            self.assignment, self.connection = b"", None
 
     def assign(self, assignment: bytes) -> None:
         """What the leader decided for it."""
         self.assignment = assignment
+
+
+def memory_of(members: Iterable[ClassicMember], ids: int, proposal: Proposal | None) -> int:
+    """What members, ids that were given out, assignments and a leader's decision take."""
+    decided = sum(map(len, proposal.assignments.values())) if proposal is not None else 0
+    kept = sum(member.memory_bytes + len(member.assignment) for member in members)
+    return kept + ids * MEMBER_BYTES + decided

@@ -41,6 +41,7 @@ class ConsumerGroup:
         self._instances: dict[str, str] = {}
         self._counts: Mapping[str, int] = {}
         self._removed: list[str] = []
+        self.memory_bytes = 0  # what members and assignments take
 
     def take_removed(self) -> Sequence[str]:
         """Ids that are members no more, since the last call."""
@@ -94,6 +95,7 @@ class ConsumerGroup:
         self._decide()
         before = member.assigned
         self._reconcile(now_s, member, heartbeat.owned)
+        self.memory_bytes += member.count(member.memory_bytes)
         whole = (
             heartbeat.epoch != member.epoch
             or member.assigned != before
@@ -172,6 +174,7 @@ class ConsumerGroup:
         return ConsumerAnswer(member=heartbeat.who.member, epoch=heartbeat.epoch)
 
     def _remove(self, member: ConsumerMember) -> None:
+        self.memory_bytes += member.count(0)
         del self.members[member.who.member]
         if member.who.instance is not None:
             self._instances.pop(member.who.instance, None)

@@ -1,15 +1,19 @@
 """Values of ``ConsumerGroup``: a member and what it has of its target."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opentalos.group.kafka.assignors import TopicPart
-from opentalos.group.kafka.values import MemberId, Refusal
+from opentalos.group.kafka.values import MEMBER_BYTES, MemberId, Refusal, text_bytes
 
 JOINS = 0
 LEAVES = -1
 LEAVES_FOR_A_WHILE = -2  # a static member that will come back
 Parts = frozenset[TopicPart]
+_NAME_BYTES = 64  # of a topic's name, beside its text
+_TOPIC_BYTES = 128  # of a topic that a member subscribes to, in sets and tables
+_PART_BYTES = 192  # of a partition that it is given
+_ID_COPIES = 3  # of an id that a client chose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,15 @@ class ConsumerHeartbeat:
     topics: frozenset[str] | None = None
     assignor: str | None = None
     owned: Parts | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the member takes by what it says here."""
+        texts = (self.who.instance, self.client_id, self.host, self.rack, self.regex, self.regex)
+        names = sum(_NAME_BYTES + text_bytes(name) for name in self.names or ())
+        known = len(self.topics or ()) * _TOPIC_BYTES
+        given = sum(text_bytes(text) for text in texts if text)
+        return MEMBER_BYTES + _ID_COPIES * text_bytes(self.who.member) + given + names + known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +77,22 @@ class ConsumerMember:
     revoke_until_s: float = field(default=float("inf"))
     revoke_epoch: int = 0  # in which it is once it has given them back
     waits: bool = False  # for partitions that others still have
+    said_bytes: int = 0  # what it takes without its assignment
+    counted_bytes: int = 0  # what its group counts for it
 
     @property
     def holds(self) -> Parts:
         """What nobody else may be given now."""
         return self.assigned | self.revoking
 
+    @property
+    def memory_bytes(self) -> int:
+        """What it and its assignment take."""
+        return self.said_bytes + len(self.assigned) * _PART_BYTES + len(self.revoking) * _PART_BYTES
+
     def take(self, heartbeat: ConsumerHeartbeat) -> bool:
         """Take over what it says; True if it subscribes to something else."""
+        renamed = not self.said_bytes or heartbeat.client_id not in ("", self.client_id)
         if heartbeat.client_id:
             self.client_id, self.host = heartbeat.client_id, heartbeat.host
         if heartbeat.rack is not None:
@@ -79,6 +100,7 @@ class ConsumerMember:
         if heartbeat.rebalance_s is not None:
             self.rebalance_s = heartbeat.rebalance_s
         before = (self.topics, self.assignor)
+        said = heartbeat.names, heartbeat.regex, heartbeat.rack
         if heartbeat.names is not None:
             self.names = heartbeat.names
         if heartbeat.regex is not None:
@@ -87,7 +109,24 @@ class ConsumerMember:
             self.topics = heartbeat.topics
         if heartbeat.assignor is not None:
             self.assignor = heartbeat.assignor
-        return before != (self.topics, self.assignor)
+        changed = before != (self.topics, self.assignor)
+        if changed or renamed or said != (None, None, None):
+            whole = replace(
+                heartbeat,
+                client_id=self.client_id,
+                host=self.host,
+                rack=self.rack,
+                names=self.names,
+                regex=self.regex,
+                topics=self.topics,
+            )
+            self.said_bytes = whole.memory_bytes
+        return changed
+
+    def count(self, taken: int) -> int:
+        """Its group counts so many bytes for it now. Returns: how many more."""
+        growth, self.counted_bytes = taken - self.counted_bytes, taken
+        return growth
 
     def revive(self, until_s: float) -> None:
         """It gave a sign of life."""

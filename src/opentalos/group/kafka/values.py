@@ -1,9 +1,16 @@
 """What members of Kafka's consumer groups ask, and what a coordinator answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
+
+MEMBER_BYTES = 1 << 10  # of a member without what it sent: its id, its places in tables
+
+
+def text_bytes(text: str) -> int:
+    """Of a text that a client sent."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 class Refusal(StrEnum):
@@ -69,6 +76,15 @@ class JoinRequest:
     fresh_id: str
     ids_required: bool = True
     skips: bool = True
+    # With which a member goes that has not been in a generation, and an id that nobody used.
+    connection: object | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the member takes."""
+        names = (self.who.instance or "", self.client_id, self.host, self.protocol_type)
+        protocols = sum(text_bytes(name) + len(data) for name, data in self.protocols)
+        return MEMBER_BYTES + sum(map(text_bytes, names)) + protocols
 
 
 class JoinedMember(NamedTuple):
@@ -90,6 +106,11 @@ class JoinOutcome:
     leader: str = ""
     skip_assignment: bool = False
     members: tuple[JoinedMember, ...] = ()
+
+    def of_returned_leader(self, old_id: str, skips: bool) -> "JoinOutcome":
+        """For a static leader that is back, and must not decide again."""
+        leader, members = (self.leader, self.members) if skips else (old_id, ())
+        return replace(self, leader=leader, skip_assignment=skips, members=members)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

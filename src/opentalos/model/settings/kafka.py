@@ -45,6 +45,8 @@ class KafkaGroupLimits:
     groups_max: int = 10_000  # with members, of this server
     groups_of_tenant_max: int = 2_000  # of them, of one tenant
     members_max: int = 1_000  # per group
+    members_bytes_max: int = 256 << 20  # of all members' metadata and assignments, this server
+    members_bytes_of_tenant_max: int = 64 << 20  # of them, of one tenant
     metadata_bytes_max: int = 64 << 10  # that a member sends in one join; all its protocols
     assignment_bytes_max: int = 1 << 20  # of one member
     offset_metadata_bytes_max: int = 4096  # the text that a client stores with an offset
@@ -63,6 +65,11 @@ class KafkaGroupLimits:
         need(self.members_max > 0, "need members_max > 0")
         sizes = (self.metadata_bytes_max, self.assignment_bytes_max)
         need(min(sizes) >= 1 << 10, "need metadata_bytes_max, assignment_bytes_max >= 1 KiB")
+        need(
+            sum(sizes) <= self.members_bytes_of_tenant_max <= self.members_bytes_max,
+            "need metadata_bytes_max + assignment_bytes_max <= members_bytes_of_tenant_max "
+            "<= members_bytes_max",
+        )
         need(
             0 <= self.offset_metadata_bytes_max <= 32_767,
             "need 0 <= offset_metadata_bytes_max <= 32767",

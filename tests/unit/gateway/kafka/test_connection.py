@@ -80,6 +80,15 @@ async def test_frames_arrive_whole_and_in_order(step: int) -> None:
     assert port.memory.bytes == 0
 
 
+async def test_the_end_of_a_connection_ends_what_was_kept_for_it() -> None:
+    connection, _, _ = opened()
+    ended: list[bool] = []
+    session = connection.session
+    session.closers.append(lambda: ended.append(session.closed))
+    connection.connection_lost(None)
+    assert ended == [True]
+
+
 @pytest.mark.parametrize(("size", "taken"), [(MIB, MIB), (32 * MIB, 64 * KIB)])
 async def test_only_a_request_of_a_few_megabytes_has_memory_before_it_comes(
     size: int, taken: int

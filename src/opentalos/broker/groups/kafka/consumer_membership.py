@@ -18,6 +18,7 @@ from opentalos.model.errors import BadRequest
 from opentalos.model.identity import Principal
 
 REGEX_S = 5.0  # a new topic is found by the expression of a member after this time
+_MATCHES_MIN = 64  # kept, whoever they are of
 NAMES_MAX = 10_000  # of one subscription
 _WORK_PER_PIECE = 10_000  # steps of a pattern, which take 1 to 2 ms
 
@@ -38,6 +39,7 @@ class KafkaConsumerService:
     def __init__(self, context: BrokerContext, groups: KafkaGroups) -> None:
         self._context, self._groups = context, groups
         self._matches: dict[tuple[GroupName, str], _Matches] = {}
+        self._matches_max = _MATCHES_MIN  # above it those of who is no member are dropped
 
     async def heartbeat(
         self,
@@ -47,6 +49,19 @@ class KafkaConsumerService:
         shown: Callable[[Topic], str],
     ) -> ConsumerAnswer:
         """``shown``: the name by which the caller knows a topic, which expressions match."""
+        try:
+            return await self._heartbeat(caller, group, heartbeat, shown)
+        finally:
+            if len(self._matches) > self._matches_max:
+                self._forget_matches()
+
+    async def _heartbeat(
+        self,
+        caller: Principal,
+        group: str,
+        heartbeat: ConsumerHeartbeat,
+        shown: Callable[[Topic], str],
+    ) -> ConsumerAnswer:
         name = self._groups.name_of(caller, group)
         if heartbeat.epoch == JOINS and not heartbeat.who.member:
             fresh_id = self._groups.fresh_id(heartbeat.client_id)
@@ -71,9 +86,7 @@ class KafkaConsumerService:
         if not isinstance(hosted, HostedConsumerGroup):
             text = "the group has members that assign partitions themselves"
             return ConsumerAnswer(refusal=Refusal.GROUP_ID_NOT_FOUND, text=text)
-        answer = await hosted.heartbeat(caller, heartbeat, topics or {})
-        self._forget_matches(name, hosted)
-        return answer
+        return await hosted.heartbeat(caller, heartbeat, topics or {})
 
     async def _has_workers(
         self, caller: Principal, name: GroupName, topics: Mapping[str, Topic] | None
@@ -150,7 +163,11 @@ class KafkaConsumerService:
         self._matches[key] = _Matches(regex, now_s + REGEX_S, found)
         return found
 
-    def _forget_matches(self, name: GroupName, hosted: HostedConsumerGroup) -> None:
-        members = hosted.machine.members
-        for key in [key for key in self._matches if key[0] == name and key[1] not in members]:
-            del self._matches[key]
+    def _forget_matches(self) -> None:
+        """Keep those of members only; what a refused one made goes as well."""
+        kept: dict[tuple[GroupName, str], _Matches] = {}
+        for key, matches in self._matches.items():
+            hosted = self._groups.find(key[0])
+            if isinstance(hosted, HostedConsumerGroup) and key[1] in hosted.machine.members:
+                kept[key] = matches
+        self._matches, self._matches_max = kept, max(_MATCHES_MIN, 2 * len(kept))

@@ -9,6 +9,7 @@ from opentalos.broker.context import BrokerContext
 from opentalos.broker.groups.group_names import user_of
 from opentalos.broker.groups.kafka.hosted import GroupName, Hosted, HostedGroup
 from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup
+from opentalos.broker.groups.kafka.member_bytes import MemberBytes
 from opentalos.catalog.topics.topic import Topic
 from opentalos.group.coordinator import Coordinator
 from opentalos.group.directory import GroupUser
@@ -36,6 +37,7 @@ class KafkaGroups:
         self._members: dict[str, set[Hosted]] = {}  # by worker id, which clients may choose
         self._of_group: dict[Hosted, set[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.memory = MemberBytes(context.config.kafka_group)
         self._stopping = False
         groups.kafka.follow(self._forget)
 
@@ -137,10 +139,12 @@ class KafkaGroups:
         for worker in now - before:
             self._members.setdefault(worker, set()).add(group)
         self._of_group[group] = now
+        self.memory.count(group.name.tenant, group, group.memory_bytes)
         if group.idle:
             self._drop(group)
 
     def _drop(self, group: Hosted) -> None:
+        self.memory.count(group.name.tenant, group, 0)
         for worker in self._of_group.pop(group, ()):
             self._leave(worker, group)
         if self._groups.get(group.name) is group:

@@ -7,8 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from weakref import WeakSet
 
 from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, assigned_partitions
+from opentalos.broker.groups.kafka.member_bytes import MemberBytes
 from opentalos.broker.values import Topic
 from opentalos.group.directory import GroupUser
 from opentalos.group.kafka.classic import ClassicGroup
@@ -38,6 +40,24 @@ class GroupName(NamedTuple):
 
     tenant: str
     name: str
+
+
+class GroupConnection:
+    """A connection of a client, and the groups that it joined. Made by gateways."""
+
+    def __init__(self) -> None:
+        self._groups: WeakSet[HostedGroup] = WeakSet()  # those that still have members
+        self.closed = False
+
+    def joins(self, group: "HostedGroup") -> None:
+        """A member joins on it."""
+        self._groups.add(group)
+
+    def close(self) -> None:
+        """It ended: members go that have not been in a generation."""
+        self.closed = True
+        for group in list(self._groups):
+            group.disconnected(self)
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +100,8 @@ class Hosted(Protocol):
     @property
     def idle(self) -> bool: ...
     @property
+    def memory_bytes(self) -> int: ...
+    @property
     def state(self) -> GroupState: ...
     @property
     def protocol_type(self) -> str: ...
@@ -96,6 +118,7 @@ class Surroundings(Protocol):
     """
 
     leases: KafkaLeases
+    memory: MemberBytes
 
     def topic_user(
         self, caller: Principal, name: str, topic: str
@@ -111,6 +134,8 @@ class Timed(Protocol):
     ``check``: whether a member of the generation, or in the epoch, may commit now.
     """
 
+    @property
+    def memory_bytes(self) -> int: ...
     def check(self, who: MemberId, generation: int) -> Refusal | None: ...
     def deadline_s(self) -> float: ...
     def tick(self, now_s: float) -> None: ...
@@ -152,6 +177,18 @@ class HostedMembers(ABC, Generic[M]):
             server_assigns=self.type == CONSUMER_TYPE,
             current=current,
         )
+
+    @property
+    def memory_bytes(self) -> int:
+        """What members and assignments take."""
+        return self.machine.memory_bytes
+
+    def _no_room(self, growth: int) -> str:
+        """Why members may not take so many bytes more; empty: they may."""
+        reason = self._around.memory.refusal(self.name.tenant, growth)
+        if reason:
+            self.settle()  # a group that was made for a member that is refused
+        return reason
 
     def forget(self) -> None:
         """Another server coordinates the group: its rows are left alone."""
@@ -197,6 +234,9 @@ class HostedGroup(HostedMembers[ClassicGroup]):
 
     async def join(self, caller: Principal, request: JoinRequest) -> JoinOutcome:
         """Returns once the generation begins."""
+        if self._no_room(request.memory_bytes - self._memory_of(request.who)):
+            refusal = Refusal.GROUP_MAX_SIZE_REACHED
+            return JoinOutcome(refusal=refusal, member=request.who.member)
         joining = Holder(caller, request.host)
         ticket, answer = self._expect(JoinOutcome)
         self.machine.join(self._loop.time(), request, ticket)
@@ -210,6 +250,11 @@ class HostedGroup(HostedMembers[ClassicGroup]):
 
     async def sync(self, request: SyncRequest) -> SyncOutcome:
         """Returns once the leader's decision was granted."""
+        if request.who.member == self.machine.leader:
+            members = self.machine.members.values()
+            growth = sum(map(len, request.assignments.values()))
+            if self._no_room(growth - sum(len(member.assignment) for member in members)):
+                return SyncOutcome(refusal=Refusal.GROUP_MAX_SIZE_REACHED)
         ticket, answer = self._expect(SyncOutcome)
         self.machine.sync(self._loop.time(), request, ticket)
         self.settle()
@@ -221,8 +266,14 @@ class HostedGroup(HostedMembers[ClassicGroup]):
     def heartbeat(self, who: MemberId, generation: int) -> Refusal | None:
         """A member is alive."""
         refusal = self.machine.heartbeat(self._loop.time(), who, generation)
-        self.settle()
+        self._schedule()  # no member comes or goes by it
         return refusal
+
+    def disconnected(self, connection: object) -> None:
+        """A connection ended, and with it members that have not been in a generation."""
+        if not self.forgotten:
+            self.machine.disconnected(self._loop.time(), connection)
+            self.settle()
 
     def leave(self, leaving: Sequence[MemberId]) -> Sequence[Refusal | None]:
         """Members leave."""
@@ -233,7 +284,7 @@ class HostedGroup(HostedMembers[ClassicGroup]):
     def check_commit(self, who: MemberId, generation: int) -> Refusal | None:
         """Whether a member may commit; it counts as a heartbeat."""
         refusal = self.machine.check_commit(self._loop.time(), who, generation)
-        self.settle()
+        self._schedule()
         return refusal
 
     def forget(self) -> None:
@@ -245,6 +296,15 @@ class HostedGroup(HostedMembers[ClassicGroup]):
                 answer.set_exception(PartitionNotServing("the consumer group moved"))
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _memory_of(self, who: MemberId) -> int:
+        """What the member takes that joins again, a static one perhaps under a new id."""
+        members = self.machine.members
+        known = members.get(who.member)
+        if known is None and who.instance is not None:
+            same = (m for m in members.values() if m.who.instance == who.instance)
+            known = next(same, None)
+        return known.memory_bytes if known is not None else 0
 
     def _expect(self, kind: type[O]) -> "tuple[int, asyncio.Future[O]]":
         self._tickets += 1

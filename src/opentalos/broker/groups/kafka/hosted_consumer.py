@@ -16,7 +16,12 @@ from opentalos.broker.values import Topic
 from opentalos.group.directory import GroupUser
 from opentalos.group.kafka.assignors import TopicPart
 from opentalos.group.kafka.consumer import ConsumerGroup
-from opentalos.group.kafka.consumer_member import ConsumerAnswer, ConsumerHeartbeat, Parts
+from opentalos.group.kafka.consumer_member import (
+    JOINS,
+    ConsumerAnswer,
+    ConsumerHeartbeat,
+    Parts,
+)
 from opentalos.group.kafka.values import (
     DescribedGroup,
     DescribedMember,
@@ -41,6 +46,11 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
 
         Raises: Unavailable, OutcomeUnknown: the member repeats the heartbeat.
         """
+        if heartbeat.epoch >= JOINS:
+            text = self._no_room(heartbeat.memory_bytes - self._said_bytes(heartbeat.who))
+            if text:
+                refusal, member = Refusal.GROUP_MAX_SIZE_REACHED, heartbeat.who.member
+                return ConsumerAnswer(refusal=refusal, text=text, member=member)
         self.topics.update(topics)
         counts = self._counts(heartbeat)
         answer = self.machine.heartbeat(self._loop.time(), heartbeat, counts)
@@ -51,6 +61,15 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
         if answer.assignment:
             await self._grant(answer.member, answer.assignment)
         return answer
+
+    def _said_bytes(self, who: MemberId) -> int:
+        """What the member takes already, a static one perhaps under another id."""
+        members = self.machine.members
+        known = members.get(who.member)
+        if known is None and who.instance is not None:
+            same = (m for m in members.values() if m.who.instance == who.instance)
+            known = next(same, None)
+        return known.said_bytes if known is not None else 0
 
     def _counts(self, heartbeat: ConsumerHeartbeat) -> Mapping[str, int]:
         wanted = set(heartbeat.topics or ())

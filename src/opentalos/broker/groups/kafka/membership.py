@@ -6,7 +6,7 @@ from dataclasses import replace
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, subscribed_topics
 from opentalos.broker.groups.kafka.groups import KafkaGroups
-from opentalos.broker.groups.kafka.hosted import GroupName, HostedGroup
+from opentalos.broker.groups.kafka.hosted import GroupConnection, GroupName, HostedGroup
 from opentalos.group.kafka.values import (
     JoinOutcome,
     JoinRequest,
@@ -30,15 +30,24 @@ class KafkaMembershipService:
     def __init__(self, context: BrokerContext, groups: KafkaGroups) -> None:
         self._context, self._groups = context, groups
 
-    async def join(self, caller: Principal, group: str, request: JoinRequest) -> JoinOutcome:
-        """Returns once the generation begins. Raises: TooManyConsumers: too many groups."""
+    async def join(
+        self,
+        caller: Principal,
+        group: str,
+        request: JoinRequest,
+        connection: GroupConnection | None = None,
+    ) -> JoinOutcome:
+        """Returns once the generation begins; if the connection ends before, the member goes.
+
+        Raises: TooManyConsumers: too many groups.
+        """
         name = self._groups.name_of(caller, group)
         if await self._has_workers(caller, name, request):
             return JoinOutcome(
                 refusal=Refusal.INCONSISTENT_GROUP_PROTOCOL, member=request.who.member
             )
         hosted = self._groups.find(name)
-        if hosted is None and request.who.member:
+        if (hosted is None and request.who.member) or (connection and connection.closed):
             return JoinOutcome(refusal=Refusal.UNKNOWN_MEMBER_ID, member=request.who.member)
         if hosted is not None and not isinstance(hosted, HostedGroup):
             return JoinOutcome(
@@ -46,7 +55,9 @@ class KafkaMembershipService:
             )
         fresh_id = self._groups.fresh_id(request.who.instance or request.client_id)
         hosted = hosted or self._groups.open(name)
-        return await hosted.join(caller, replace(request, fresh_id=fresh_id))
+        if connection is not None:
+            connection.joins(hosted)
+        return await hosted.join(caller, replace(request, fresh_id=fresh_id, connection=connection))
 
     async def _has_workers(self, caller: Principal, name: GroupName, request: JoinRequest) -> bool:
         """Whether workers of our own protocol read a topic under the group's name."""

@@ -1,5 +1,6 @@
 """Values of groups of Kafka clients that gateways make and read."""
 
+from opentalos.broker.groups.kafka.hosted import GroupConnection
 from opentalos.group.kafka.assignors import TopicPart
 from opentalos.group.kafka.consumer_member import ConsumerAnswer, ConsumerHeartbeat, Parts
 from opentalos.group.kafka.leases import Position
@@ -16,6 +17,7 @@ from opentalos.group.kafka.values import (
 __all__ = [
     "ConsumerAnswer",
     "ConsumerHeartbeat",
+    "GroupConnection",
     "GroupState",
     "JoinOutcome",
     "JoinRequest",

@@ -6,7 +6,12 @@ Source: Apache Kafka 4.3, protocol guide.
 from typing import Final
 
 from opentalos.broker.groups.kafka.offsets import Outcome
-from opentalos.broker.groups.kafka.requests import JoinRequest, MemberId, SyncRequest
+from opentalos.broker.groups.kafka.requests import (
+    GroupConnection,
+    JoinRequest,
+    MemberId,
+    SyncRequest,
+)
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.group.group_errors import group_code, outcome_code
@@ -48,7 +53,7 @@ async def join(services: Services, call: KafkaCall) -> JoinGroupResponse:
     )
     try:
         found = await services.broker.kafka_groups.members.join(
-            call.caller, request.group_id, asked
+            call.caller, request.group_id, asked, _connection(call)
         )
     except TalosError as error:
         return JoinGroupResponse(
@@ -71,6 +76,18 @@ async def join(services: Services, call: KafkaCall) -> JoinGroupResponse:
             for member in found.members
         ],
     )
+
+
+def _connection(call: KafkaCall) -> GroupConnection:
+    """With which members go that have not been in a generation."""
+    session = call.session
+    found: GroupConnection | None = session.state.get(GroupConnection)
+    if found is None:
+        found = session.state[GroupConnection] = GroupConnection()
+        session.closers.append(found.close)
+        if session.closed:
+            found.close()
+    return found
 
 
 async def sync(services: Services, call: KafkaCall) -> SyncGroupResponse:
