@@ -24,7 +24,6 @@ from opentalos.broker.cluster.control.roster import Roster
 from opentalos.broker.cluster.handover import Handover
 from opentalos.broker.cluster.membership import Membership
 from opentalos.broker.cluster.ownership_guard import ClusterOwnershipGuard
-from opentalos.group.row_format import TABLE
 from opentalos.group.row_writer import RowWriter
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import ManifestStore, VersionedManifest
@@ -285,7 +284,7 @@ def no_row_cas(patch: pytest.MonkeyPatch) -> None:
 
     async def mutate(self: RowWriter, batch: Any) -> Any:
         try:
-            rows = await self._rows.get(TABLE, [each.mutation.key for each in batch])
+            rows = await self._rows.get(self._table, [each.mutation.key for each in batch])
         except TalosError as error:
             return [error] * len(batch)
         for queued, row in zip(batch, rows, strict=True):

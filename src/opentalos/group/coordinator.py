@@ -17,7 +17,7 @@ from opentalos.group.kafka.leases import KafkaLeases, has_members
 from opentalos.group.members import GroupMembers
 from opentalos.group.progress import GroupProgress
 from opentalos.group.row_writer import RowWriter
-from opentalos.group.shares import check_share
+from opentalos.group.shares import GroupShares
 from opentalos.group.state import GroupPartition, GroupState
 from opentalos.group.writes import Checkpoint, Grant, Release, Reset
 from opentalos.model.errors import (
@@ -83,7 +83,10 @@ class Coordinator:
         self._limits = limits
         self._writer = RowWriter(rows, clock)
         self.rows = GroupRows(rows)
-        self.directory = GroupDirectory(self.rows, self._writer, clock, limits, server, certain)
+        self._shares = GroupShares(rows, self.rows, clock, limits)
+        self.directory = GroupDirectory(
+            self.rows, self._writer, self._shares, clock, server, certain
+        )
         self.progress = GroupProgress(self.rows, self.directory)
         self.members = GroupMembers(self.directory)
         self.kafka = KafkaLeases(self.rows, self.directory, self._writer, limits)
@@ -98,6 +101,7 @@ class Coordinator:
         self.members.stop_waiting()
         await self.directory.close()
         await self._writer.close()
+        await self._shares.close()
 
     # --- which groups ------------------------------------------------------------------------
 
@@ -116,9 +120,9 @@ class Coordinator:
         """Whether one more worker may join."""
         group = await self.directory.find(user)
         if group is None:
-            groups = await self.rows.groups(user.key.topic_uuid)
             try:
-                check_share(self._limits, groups, user.tenant, user.owner or user.tenant)
+                owner = user.owner or user.tenant
+                await self._shares.check(user.key.topic_uuid, user.tenant, owner)
             except TooManyConsumers:
                 return False
             return True

@@ -18,7 +18,7 @@ from opentalos.group.row_format import (
     parse_row_key,
 )
 from opentalos.group.row_writer import RowEntry, RowWriter
-from opentalos.group.shares import check_share
+from opentalos.group.shares import GroupShares
 from opentalos.group.state import GroupState
 from opentalos.group.writes import ClaimGroup, CreateGroup, DeleteGroup, RemoveRow
 from opentalos.model.errors import (
@@ -28,7 +28,6 @@ from opentalos.model.errors import (
     StoreUnavailable,
     TalosError,
 )
-from opentalos.model.limits import GroupLimits
 from opentalos.ports.clock import Clock
 from opentalos.ports.row_store import Row
 
@@ -88,13 +87,14 @@ class GroupDirectory:
         self,
         rows: GroupRows,
         writer: RowWriter,
+        shares: GroupShares,
         clock: Clock,
-        limits: GroupLimits,
         server: str,
         certain: Callable[[], bool],
     ) -> None:
-        self.rows, self._writer, self._clock, self._limits = rows, writer, clock, limits
-        self._server = server
+        self.rows, self._writer, self._shares, self._clock = rows, writer, shares, clock
+        self._server, self._lease_s = server, shares.limits.lease_s
+        self._creating: dict[GroupUser, asyncio.Task[None]] = {}
         self._topics: dict[str, dict[str, GroupState]] = {}
         self._loading: dict[GroupKey, asyncio.Task[GroupState | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -104,6 +104,7 @@ class GroupDirectory:
     async def start(self) -> None:
         """Open the table; leases of the former coordinator count from now."""
         await self.rows.open()
+        await self._shares.open()
         self._started_s = _now()
 
     async def close(self) -> None:
@@ -182,7 +183,7 @@ class GroupDirectory:
         """
         found = await self.use(user)
         if found is None:
-            await self._create(user)
+            await self._created(user)
             found = await self.use(user)
         if found is None:
             raise StoreUnavailable(f"consumer group {user.key.group} was deleted meanwhile")
@@ -236,7 +237,7 @@ class GroupDirectory:
 
     async def _delete(self, group: GroupState) -> None:
         try:
-            await self._writer.write(DeleteGroup(group, self._server, _now))
+            deleted = await self._writer.write(DeleteGroup(group, self._server, _now))
         except TalosError as error:
             if isinstance(error, OutcomeUnknown):
                 self._drop(group)  # the rows decide
@@ -247,6 +248,8 @@ class GroupDirectory:
             self._drop(group)
             raise
         self._drop(group)
+        if deleted:
+            await self._shares.give_back(group.key.topic_uuid, group.tenant)
         try:
             await self._clear(group.key)
         except TalosError as error:
@@ -255,6 +258,7 @@ class GroupDirectory:
     async def delete_topic(self, topic_uuid: str) -> None:
         """Remove every group of a deleted topic; idempotent, on any server."""
         self.forget_topic(topic_uuid)
+        await self._shares.forget_topic(topic_uuid)
         for _ in range(REMOVE_PASSES_MAX):
             rows = await self.rows.of_topic(topic_uuid)
             if not rows:
@@ -281,18 +285,41 @@ class GroupDirectory:
 
     # --- inside --------------------------------------------------------------------------------
 
+    async def _created(self, user: GroupUser) -> None:
+        """Make a group once, however many calls of a new group come together."""
+        task = self._creating.get(user)
+        if task is None:
+            task = self._started(self._create(user), f"create group {user.key.group}")
+            self._creating[user] = task
+            task.add_done_callback(lambda _: self._creating.pop(user))
+        await asyncio.shield(task)
+
     async def _create(self, user: GroupUser) -> None:
-        # Servers that create at the same time may exceed the limit by one group each.
-        groups = await self.rows.groups(user.key.topic_uuid)
-        check_share(self._limits, groups, user.tenant, user.owner or user.tenant)
         key, apart = user.keys()
-        if user.owns_topic and key.group in groups:  # another tenant's, of an older server
-            key = apart
-        if await self.rows.of_group(key):
-            await self._clear(key)
-        wanted = GroupRow(user.tenant, self._clock.wall_ms(), self._server)
-        entry = RowEntry(group_row_key(key), GroupRow.decode)
-        await self._writer.write(CreateGroup(entry, wanted))
+        left = await self.rows.of_group(key)
+        own = _own(left)
+        if own is not None and not _is_of(own, user.tenant):  # of an older server
+            key, left = apart, await self.rows.of_group(apart)
+        topic_uuid, tenant = key.topic_uuid, user.tenant
+        try:
+            await self._shares.take(topic_uuid, tenant, user.owner or tenant)
+        except OutcomeUnknown as error:  # the group itself was not written
+            raise StoreUnavailable(
+                f"could not count consumer group {key.group}: {error}"
+            ) from error
+        try:
+            if left:
+                await self._clear(key)
+            wanted = GroupRow(tenant, self._clock.wall_ms(), self._server)
+            entry = RowEntry(group_row_key(key), GroupRow.decode)
+            made = await self._writer.write(CreateGroup(entry, wanted))
+        except OutcomeUnknown:
+            raise  # it stays counted, since it may exist
+        except TalosError:
+            await self._shares.give_back(topic_uuid, tenant)
+            raise
+        if not made:  # another server was faster
+            await self._shares.give_back(topic_uuid, tenant)
 
     async def _clear(self, key: GroupKey) -> None:
         """Remove the rows of a deleted group; an existing group is not touched."""
@@ -320,7 +347,7 @@ class GroupDirectory:
         return True
 
     def _see(self, group: GroupState, rows: Sequence[Row]) -> None:
-        lease_until_s = _now() + self._limits.lease_s
+        lease_until_s = _now() + self._lease_s
         for row in rows:
             partition = parse_row_key(row.key)[1]
             if partition is None:
@@ -382,12 +409,18 @@ class GroupDirectory:
 
     def _found_lease_until_s(self, row: GroupRow) -> float:
         started_s = self._started_s if row.coordinator == self._server else None
-        return (_now() if started_s is None else started_s) + self._limits.lease_s
+        return (_now() if started_s is None else started_s) + self._lease_s
 
 
 def _own(rows: Sequence[Row]) -> Row | None:
     """The group's own row; it comes first."""
     return rows[0] if rows and parse_row_key(rows[0].key)[1] is None else None
+
+
+def _is_of(own: Row, tenant: str) -> bool:
+    """Whether a tenant may have a group in place of this one: it is the tenant's, or deleted."""
+    row = GroupRow.decode(own.cells)
+    return row.deleting or row.tenant == tenant
 
 
 def _decoder(row: Row) -> Callable[[Mapping[bytes, bytes]], GroupRow | PartitionRow]:

@@ -121,7 +121,7 @@ class _Call:
 
 
 class RowWriter:
-    """All writes of the table ``groups``; each row has at most one write in flight.
+    """All writes of a table, usually ``groups``; each row has at most one write in flight.
 
     A write waits in the queue of its row, is decided, is in flight, and ends as written, refused,
     not done or unknown. Writes of different rows go to the store in one batch; those of a row that
@@ -134,8 +134,15 @@ class RowWriter:
     longer than ``STALL_S`` keeps its rows, and another one takes what waits.
     """
 
-    def __init__(self, rows: RowStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        rows: RowStore,
+        clock: Clock,
+        table: str = TABLE,
+        conflicts_max: int = CONFLICT_ATTEMPTS_MAX,
+    ) -> None:
         self._rows, self._clock = rows, clock
+        self._table, self._conflicts_max = table, conflicts_max
         self._waiting: dict[bytes, deque[_Queued]] = {}  # by row, also of those in flight
         self._ready: deque[bytes] = (
             deque()
@@ -265,7 +272,7 @@ class RowWriter:
         if not stale:
             return
         try:
-            rows = await self._rows.get(TABLE, [queued.write.entry.key for queued in stale])
+            rows = await self._rows.get(self._table, [queued.write.entry.key for queued in stale])
             for queued, row in zip(stale, rows, strict=True):
                 entry = queued.write.entry
                 before = entry.version
@@ -323,7 +330,7 @@ class RowWriter:
     async def _mutate(self, batch: list[_Queued]) -> Sequence[int | TalosError]:
         mutations = [queued.mutation for queued in batch if queued.mutation is not None]
         try:
-            return await self._rows.mutate_many(TABLE, mutations)
+            return await self._rows.mutate_many(self._table, mutations)
         except TalosError as error:
             return [error] * len(batch)
 
@@ -361,7 +368,7 @@ class RowWriter:
 
     def _decide_again(self, queued: _Queued, conflict: VersionConflict) -> None:
         queued.conflicts += 1
-        if queued.conflicts >= CONFLICT_ATTEMPTS_MAX:
+        if queued.conflicts >= self._conflicts_max:
             queued.write.entry.stale = True
             queued.fail(StoreUnavailable(f"the row changes too often: {conflict}"))
         else:
