@@ -263,6 +263,7 @@ class Broker:
         self.key_use_upkeep.start()
         self.catalogs.sealing.start()
         self.table_upkeep.start()
+        self.kafka_groups.expiry.start()
         if self.metering is not None:
             self.metering.start()
 
@@ -307,6 +308,7 @@ class Broker:
             self.key_use_upkeep.close,
             self.catalogs.sealing.close,
             self.table_upkeep.close,
+            self.kafka_groups.expiry.close,
             self.kafka_groups.groups.close,
             self.groups.close,
             self.shards.close,  # before the log, since streams write there

@@ -216,7 +216,7 @@ class Coordinator:
 
         Raises: ConsumerGroupNotExist.
         """
-        group = await self.directory.use(user)
+        group = await self.directory.use(user, kafka=True)
         if group is None:
             raise ConsumerGroupNotExist(f"no consumer group {user.key.group}")
         write = Reset(*self._write_args(group, partition, ""), offset=offset, epoch=epoch)

@@ -17,10 +17,18 @@ from opentalos.group.row_format import (
     group_row_key,
     parse_row_key,
 )
-from opentalos.group.row_writer import RowEntry, RowWriter
+from opentalos.group.row_writer import RowEntry, RowWriter, Write
 from opentalos.group.shares import GroupShares
 from opentalos.group.state import GroupState
-from opentalos.group.writes import ClaimGroup, CreateGroup, DeleteGroup, RemoveRow
+from opentalos.group.writes import (
+    ClaimGroup,
+    CreateGroup,
+    DeleteGroup,
+    ExpireGroup,
+    NoteUse,
+    RemoveRow,
+    use_is_news,
+)
 from opentalos.model.errors import (
     ConsumerGroupNotExist,
     OutcomeUnknown,
@@ -95,6 +103,7 @@ class GroupDirectory:
         self.rows, self._writer, self._shares, self._clock = rows, writer, shares, clock
         self._server, self._lease_s = server, shares.limits.lease_s
         self._creating: dict[GroupUser, asyncio.Task[None]] = {}
+        self.time_ms = clock.wall_ms  # of uses; the server sets a clock that is known to be right
         self._topics: dict[str, dict[str, GroupState]] = {}
         self._loading: dict[GroupKey, asyncio.Task[GroupState | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -151,11 +160,17 @@ class GroupDirectory:
                 return group
         return None
 
-    async def use(self, user: GroupUser) -> GroupState | None:
+    async def use(self, user: GroupUser, *, kafka: bool = False) -> GroupState | None:
         """The group, which no other server can delete from now on; None if it was never used.
 
-        Raises: Unavailable.
+        ``kafka``: on behalf of a client of Kafka, so that it does not expire. Raises: Unavailable.
         """
+        group = await self._claimed(user)
+        if group is not None and kafka:
+            await self._note_use(group, self.time_ms())
+        return group
+
+    async def _claimed(self, user: GroupUser) -> GroupState | None:
         for _ in range(READS_MAX):
             group = await self.find(user)
             if group is None or group.coordinator == self._server:
@@ -165,29 +180,38 @@ class GroupDirectory:
                     f"consumer group {user.key.group} is not taken over: the session has lapsed"
                 )
             claim = ClaimGroup(group, self._server)
-            try:
-                await self._writer.write(claim)
-            except OutcomeUnknown as error:  # the caller's own work has not started
-                raise StoreUnavailable(
-                    f"could not take over consumer group {user.key.group}: {error}"
-                ) from error
+            await self._write_first(claim, f"take over consumer group {user.key.group}")
             if group.exists and not claim.moved and not group.forgotten:
                 return group
             self._drop(group)
         raise StoreUnavailable(f"consumer group {user.key.group} changes too often")
 
-    async def find_or_create(self, user: GroupUser) -> GroupState:
-        """The group, made if it was never used.
+    async def find_or_create(self, user: GroupUser, *, kafka: bool = False) -> GroupState:
+        """The group, made if it was never used. ``kafka``: a client of Kafka uses it.
 
         Raises: TooManyConsumers; Unavailable, OutcomeUnknown.
         """
         found = await self.use(user)
         if found is None:
-            await self._created(user)
+            await self._created(user, kafka)
             found = await self.use(user)
         if found is None:
             raise StoreUnavailable(f"consumer group {user.key.group} was deleted meanwhile")
+        await self._note_use(found, self.time_ms() if kafka else None)
         return found
+
+    async def _note_use(self, group: GroupState, used_ms: int | None) -> None:
+        row = group.row.value
+        if row is not None and use_is_news(row, used_ms):
+            write = NoteUse(group, used_ms)
+            await self._write_first(write, f"use consumer group {group.key.group}")
+
+    async def _write_first(self, write: Write, what: str) -> None:
+        """A write before the caller's own, which has not started if the outcome is unknown."""
+        try:
+            await self._writer.write(write)
+        except OutcomeUnknown as error:
+            raise StoreUnavailable(f"could not {what}: {error}") from error
 
     async def find_current(self, user: GroupUser) -> GroupState | None:
         """Like ``find``, with every row as it is stored now."""
@@ -223,21 +247,28 @@ class GroupDirectory:
 
     # --- removing and forgetting ---------------------------------------------------------------
 
-    async def delete_group(self, user: GroupUser) -> None:
-        """Forget a group. Raises: ConsumerGroupNotExist, ConsumerGroupWorking.
+    async def delete_group(self, user: GroupUser, *, used_ms: int | None = None) -> bool:
+        """Forget a group. ``used_ms``: unless Kafka clients used it after that; returns whether.
+
+        Raises: ConsumerGroupNotExist, ConsumerGroupWorking; Unavailable, OutcomeUnknown.
 
         Rows that cannot be removed now are removed when a group of that name is made.
         """
         group = await self.use(user)
         if group is None:
             raise ConsumerGroupNotExist(f"no consumer group {user.key.group}")
-        group.begin_delete()
+        if used_ms is None:
+            group.begin_delete()
+            write = DeleteGroup(group, self._server, _now)
+        else:
+            write = ExpireGroup(group, self._server, _now, used_ms)
         # A caller that leaves must not leave the group deleted in memory and alive in its rows.
-        await asyncio.shield(self._started(self._delete(group), f"delete group {user.key.group}"))
+        work = self._started(self._delete(group, write), f"delete group {user.key.group}")
+        return await asyncio.shield(work)
 
-    async def _delete(self, group: GroupState) -> None:
+    async def _delete(self, group: GroupState, write: DeleteGroup) -> bool:
         try:
-            deleted = await self._writer.write(DeleteGroup(group, self._server, _now))
+            deleted = await self._writer.write(write)
         except TalosError as error:
             if isinstance(error, OutcomeUnknown):
                 self._drop(group)  # the rows decide
@@ -247,6 +278,8 @@ class GroupDirectory:
         except BaseException:
             self._drop(group)
             raise
+        if not deleted and group.exists:
+            return False
         self._drop(group)
         if deleted:
             await self._shares.give_back(group.key.topic_uuid, group.tenant)
@@ -254,6 +287,7 @@ class GroupDirectory:
             await self._clear(group.key)
         except TalosError as error:
             _LOG.warning("rows of deleted group %s are left: %s", group.key.group, error)
+        return deleted
 
     async def delete_topic(self, topic_uuid: str) -> None:
         """Remove every group of a deleted topic; idempotent, on any server."""
@@ -285,16 +319,16 @@ class GroupDirectory:
 
     # --- inside --------------------------------------------------------------------------------
 
-    async def _created(self, user: GroupUser) -> None:
+    async def _created(self, user: GroupUser, kafka: bool) -> None:
         """Make a group once, however many calls of a new group come together."""
         task = self._creating.get(user)
         if task is None:
-            task = self._started(self._create(user), f"create group {user.key.group}")
+            task = self._started(self._create(user, kafka), f"create group {user.key.group}")
             self._creating[user] = task
             task.add_done_callback(lambda _: self._creating.pop(user))
         await asyncio.shield(task)
 
-    async def _create(self, user: GroupUser) -> None:
+    async def _create(self, user: GroupUser, kafka: bool) -> None:
         key, apart = user.keys()
         left = await self.rows.of_group(key)
         own = _own(left)
@@ -310,7 +344,8 @@ class GroupDirectory:
         try:
             if left:
                 await self._clear(key)
-            wanted = GroupRow(tenant, self._clock.wall_ms(), self._server)
+            used_ms = self.time_ms() if kafka else None
+            wanted = GroupRow(tenant, self._clock.wall_ms(), self._server, used_ms=used_ms)
             entry = RowEntry(group_row_key(key), GroupRow.decode)
             made = await self._writer.write(CreateGroup(entry, wanted))
         except OutcomeUnknown:

@@ -98,20 +98,27 @@ class GroupRows:
     async def groups(self, topic_uuid: str) -> Mapping[str, GroupRow]:
         """Groups of a topic by what is in their keys, sorted, without those that were deleted."""
         found: dict[str, GroupRow] = {}
+        async for page in self.group_pages(topic_uuid):
+            found |= page
+        return dict(sorted(found.items()))
+
+    async def group_pages(self, topic_uuid: str) -> AsyncIterator[Mapping[str, GroupRow]]:
+        """Like ``groups``, as they are read: at most a page of rows at a time."""
         start, stop = topic_range(topic_uuid)
         limit = FIRST_ROWS
         while True:
             page = await self._rows.scan(TABLE, start, stop, limit=limit)
-            known = len(found)
+            found: dict[str, GroupRow] = {}
             for row in page:
                 if row.key.endswith(GROUP_ROW_END) or row is page[-1]:
                     key, partition = parse_row_key(row.key)
                     if partition is None:
                         found[key.group] = GroupRow.decode(row.cells)
+            yield {name: row for name, row in found.items() if not row.deleting}
             if len(page) < limit:
-                return {name: row for name, row in sorted(found.items()) if not row.deleting}
+                return
             start = group_range(key)[1]  # the last group's other rows are not needed
-            if len(found) > known + 1:  # groups of few partitions: many fit into a page
+            if len(found) > 1:  # groups of few partitions: many fit into a page
                 limit = SCAN_ROWS_MAX
 
     async def topics(self) -> frozenset[str] | None:

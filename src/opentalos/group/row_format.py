@@ -44,13 +44,15 @@ class GroupRow:
 
     ``coordinator`` is the server that used it last; one that takes the group over writes itself
     here first, so that no other can delete it. ``deleting``: the group does not exist any more,
-    only rows of it may be left.
+    only rows of it may be left. ``used_ms``: about when clients of Kafka used it last; None: it is
+    no group of theirs, or a worker has used it, too. Servers of earlier versions keep the cell.
     """
 
     tenant: str
     created_ms: int
     coordinator: str = ""
     deleting: bool = False
+    used_ms: int | None = None
 
     def cells(self) -> Mapping[bytes, bytes]:
         """The row's data family."""
@@ -60,6 +62,7 @@ class GroupRow:
             b"created_ms": str(self.created_ms).encode(),
             b"coordinator": self.coordinator.encode(),
             b"deleting": b"1" if self.deleting else b"",
+            b"used_ms": b"" if self.used_ms is None else str(self.used_ms).encode(),
         }
 
     @classmethod
@@ -67,11 +70,13 @@ class GroupRow:
         """Read a row. Raises: NewerFormat, CorruptLog."""
         _check_version(cells)
         try:
+            used = cells.get(b"used_ms")
             return cls(
                 cells[b"tenant"].decode(),
                 int(cells[b"created_ms"]),
                 cells.get(b"coordinator", b"").decode(),
                 bool(cells.get(b"deleting")),
+                int(used) if used else None,
             )
         except (KeyError, ValueError) as error:
             raise CorruptLog(f"unreadable consumer group row: {error!r}") from error

@@ -10,9 +10,12 @@ from opentalos.model.errors import (
     ConsumerGroupNotExist,
     ConsumerGroupWorking,
     PartitionNotServing,
+    StoreUnavailable,
     UnexpectedOffset,
 )
 from opentalos.ports.row_store import Row
+
+USE_MS = 600_000  # the time of use in a group's row is older by at most this
 
 
 @dataclass(slots=True, eq=False)
@@ -94,6 +97,60 @@ class DeleteGroup:
 
     def reread(self, changed: bool) -> None:
         """The decision reads the row itself."""
+
+
+@dataclass(slots=True, eq=False)
+class ExpireGroup(DeleteGroup):
+    """Deletes a group that nobody has used since ``used_ms``."""
+
+    used_ms: int
+
+    def decide(self) -> GroupRow | None:
+        """Nothing to write if it was used meanwhile: who uses it writes that first."""
+        row = self.group.row.value
+        if row is None or row.used_ms != self.used_ms:
+            return None
+        return DeleteGroup.decide(self)  # super() fails where slots make another class
+
+    def written(self) -> None:
+        """From here on nothing is written for the group."""
+        self.group.begin_delete()
+
+
+@dataclass(slots=True, eq=False)
+class NoteUse:
+    """A client of Kafka uses the group at ``used_ms``; None: a worker does."""
+
+    group: GroupState
+    used_ms: int | None
+
+    @property
+    def entry(self) -> RowEntry[GroupRow]:
+        """The group's own row."""
+        return self.group.row
+
+    def decide(self) -> GroupRow | None:
+        """A group without a time of use stays without one."""
+        check_alive(self.group)
+        row = self.group.row.value
+        if row is None or row.deleting:
+            raise StoreUnavailable(f"consumer group {self.group.key.group} is being deleted")
+        if not use_is_news(row, self.used_ms):
+            return None
+        return replace(row, used_ms=self.used_ms)
+
+    def written(self) -> None:
+        """Nothing else depends on the time."""
+
+    def reread(self, changed: bool) -> None:
+        """The decision reads the row itself."""
+
+
+def use_is_news(row: GroupRow, used_ms: int | None) -> bool:
+    """Whether the row has to be written for a use of the group."""
+    if row.used_ms is None:
+        return False
+    return used_ms is None or abs(used_ms - row.used_ms) >= USE_MS
 
 
 @dataclass(slots=True, eq=False)

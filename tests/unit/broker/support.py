@@ -74,7 +74,8 @@ async def started(storage: MemoryStorage, clock: CountingClock, config: BrokerCo
         config=config,
     )
     await broker.start()
-    for upkeep in (broker.topic_upkeep, broker.space_upkeep, broker.table_upkeep):
+    expiry = broker.kafka_groups.expiry
+    for upkeep in (broker.topic_upkeep, broker.space_upkeep, broker.table_upkeep, expiry):
         await upkeep.close()  # a test runs a pass when it wants one
     return broker
 

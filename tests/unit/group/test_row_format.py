@@ -23,6 +23,11 @@ def test_rows_read_back() -> None:
     assert not PartitionRow.decode(cells).server_assigns, "as earlier versions write it"
     group = GroupRow("CL#1", 17)
     assert GroupRow.decode(group.cells()) == group
+    used = GroupRow("CL#1", 17, "s1", used_ms=18)
+    assert GroupRow.decode(used.cells()) == used
+    cells = dict(used.cells())
+    del cells[b"used_ms"]
+    assert GroupRow.decode(cells).used_ms is None, "as earlier versions write it"
 
 
 def test_a_newer_row_is_refused_and_garbage_is_corrupt() -> None:

@@ -106,7 +106,7 @@ class KafkaLeases:
 
         A partition that a worker holds is left out.
         """
-        group = await self._directory.find_or_create(user)
+        group = await self._directory.find_or_create(user, kafka=True)
         granted: list[int] = []
         wanted = [part for part in partitions if not self._has(group, part, seat.worker, granted)]
         for _ in range(ATTEMPTS_MAX):
@@ -166,7 +166,7 @@ class KafkaLeases:
         Raises: UnexpectedOffset: beyond the log's end.
         """
         for _ in range(ATTEMPTS_MAX):
-            group = await self._directory.find_or_create(user)
+            group = await self._directory.find_or_create(user, kafka=True)
             write = MemberCommit(
                 *self._arguments(group, position.partition, seat.worker),
                 may_take=seat.may_take,
@@ -202,7 +202,7 @@ class KafkaLeases:
         self, user: GroupUser, position: NewPosition, *, forgets: bool
     ) -> CommitResult:
         for _ in range(ATTEMPTS_MAX):
-            group = await self._directory.find_or_create(user)
+            group = await self._directory.find_or_create(user, kafka=True)
             write = SimpleCommit(
                 *self._arguments(group, position.partition, ""),
                 checkpoint=position.next_offset - 1,

@@ -49,6 +49,8 @@ class KafkaGroupLimits:
     members_bytes_of_tenant_max: int = 64 << 20  # of them, of one tenant
     metadata_bytes_max: int = 64 << 10  # that a member sends in one join; all its protocols
     assignment_bytes_max: int = 1 << 20  # of one member
+    # As Kafka's offsets.retention.minutes, and at least the topic's retention.
+    offsets_retention_s: float = 604_800.0  # an unused group is deleted after it; 0: never
     offset_metadata_bytes_max: int = 4096  # the text that a client stores with an offset
     session_min_s: float = 6.0  # that a member may ask for
     session_max_s: float = 1_800.0
@@ -69,6 +71,10 @@ class KafkaGroupLimits:
             sum(sizes) <= self.members_bytes_of_tenant_max <= self.members_bytes_max,
             "need metadata_bytes_max + assignment_bytes_max <= members_bytes_of_tenant_max "
             "<= members_bytes_max",
+        )
+        need(
+            self.offsets_retention_s == 0 or self.offsets_retention_s >= 3_600,
+            "need offsets_retention_s = 0 or >= 3600",
         )
         need(
             0 <= self.offset_metadata_bytes_max <= 32_767,

@@ -3,6 +3,7 @@
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.groups.consumers import ConsumerService
 from opentalos.broker.groups.kafka.consumer_membership import KafkaConsumerService
+from opentalos.broker.groups.kafka.expiry import KafkaGroupExpiry
 from opentalos.broker.groups.kafka.groups import KafkaGroups
 from opentalos.broker.groups.kafka.listing import KafkaGroupListing
 from opentalos.broker.groups.kafka.membership import KafkaMembershipService
@@ -11,12 +12,13 @@ from opentalos.group.coordinator import Coordinator
 
 
 class KafkaGroupServices:
-    """Each attribute is one service; ``groups`` ends with the server."""
+    """Each attribute is one service; ``groups`` and ``expiry`` end with the server."""
 
     def __init__(
         self, context: BrokerContext, coordinator: Coordinator, consumers: ConsumerService
     ) -> None:
         self.groups = KafkaGroups(context, coordinator)
+        self.expiry = KafkaGroupExpiry(context, coordinator, self.groups)
         self.members = KafkaMembershipService(context, self.groups)
         self.consumers = KafkaConsumerService(context, self.groups)
         self.offsets = KafkaOffsetService(context, self.groups, consumers)
