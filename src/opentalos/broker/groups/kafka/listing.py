@@ -9,7 +9,12 @@ from opentalos.broker.groups.consumers import ConsumerService
 from opentalos.broker.groups.group_names import visible_groups
 from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER
 from opentalos.broker.groups.kafka.groups import KafkaGroups
-from opentalos.broker.groups.kafka.hosted import CLASSIC_TYPE, CONSUMER_TYPE
+from opentalos.broker.groups.kafka.hosted import (
+    CLASSIC_TYPE,
+    CONSUMER_TYPE,
+    GroupName,
+    Hosted,
+)
 from opentalos.broker.groups.kafka.scope import (
     TOPICS_AT_ONCE,
     check_coordinator,
@@ -20,6 +25,7 @@ from opentalos.catalog.topics.topic import Topic
 from opentalos.group.coordinator import Coordinator
 from opentalos.group.directory import GroupUser
 from opentalos.group.kafka.values import DescribedGroup, GroupState
+from opentalos.group.row_format import SEPARATOR
 from opentalos.model.errors import (
     ConsumerGroupNotExist,
     ConsumerGroupWorking,
@@ -98,7 +104,10 @@ class KafkaGroupListing:
             if not self._is_here(user):
                 continue
             state, kind = GroupState.EMPTY, CLASSIC_TYPE
-            if await self._leases.workers(user, topic.consumer_partitions):
+            hosted = self._hosted(user.tenant, user.key.name) if caller.admin else None
+            if hosted is not None:
+                state, kind = hosted.state, hosted.type
+            elif await self._leases.workers(user, topic.consumer_partitions):
                 state = GroupState.STABLE
             elif await self._leases.server_assigned(user):
                 kind = CONSUMER_TYPE
@@ -112,14 +121,32 @@ class KafkaGroupListing:
             return False
         return True
 
+    def find(self, caller: Principal, group: str) -> Hosted | None:
+        """The group if it has members; administrators see those of every tenant.
+
+        Raises: NotOwner, PartitionNotServing, InvalidName.
+        """
+        check_coordinator(self._context, group)
+        hosted = self._hosted(caller.owner_id, group)
+        if hosted is not None or not caller.admin:
+            return hosted
+        tenant, qualified, name = group.rpartition(SEPARATOR)
+        # To an administrator a plain name means the groups of the topics' owners.
+        tenants = {tenant} if qualified else {topic.owner for topic in self._context.topics.all()}
+        found = (self._hosted(each, name) for each in sorted(tenants))
+        return next((hosted for hosted in found if hosted is not None), None)
+
+    def _hosted(self, tenant: str, name: str) -> Hosted | None:
+        hosted = self._groups.find(GroupName(tenant, name))
+        return hosted if hosted is not None and hosted.holders else None
+
     async def describe(self, caller: Principal, group: str) -> DescribedGroup | WorkersGroup | None:
         """A group; None: unknown, or one that the caller may not see.
 
         Raises: NotOwner, PartitionNotServing, InvalidName.
         """
-        check_coordinator(self._context, group)
-        hosted = self._groups.of_tenant(caller.owner_id).get(group)
-        if hosted is not None and hosted.holders:
+        hosted = self.find(caller, group)
+        if hosted is not None:
             return hosted.describe()
         exists, workers = False, dict[str, ShownWorker]()
         for topic in readable_topics(self._context, caller):
@@ -153,9 +180,7 @@ class KafkaGroupListing:
         Raises: ConsumerGroupNotExist; ConsumerGroupWorking: nothing was deleted, or only on the
             topics before.
         """
-        check_coordinator(self._context, group)
-        hosted = self._groups.of_tenant(caller.owner_id).get(group)
-        if hosted is not None and hosted.holders:
+        if self.find(caller, group) is not None:
             raise ConsumerGroupWorking(f"consumer group {group} has members")
         found: list[Topic] = []
         for topic in readable_topics(self._context, caller):

@@ -21,7 +21,10 @@ from opentalos.wire.kafka._generated.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from opentalos.wire.kafka._generated.metadata_request import MetadataRequest
+from opentalos.wire.kafka._generated.metadata_request import (
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from opentalos.wire.kafka._generated.metadata_response import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -32,6 +35,7 @@ from opentalos.wire.kafka.codec import EncodedItems, encode
 from opentalos.wire.kafka.errors import ErrorCode
 
 UNKNOWN_LEADER = -1
+IDS_FROM = 12  # of Metadata: from this version on topics may be named by their ids
 PIECE = 128  # topics and partitions, which take 1 ms
 PARTITIONS_MAX = 2_000  # in one answer to DescribeTopicPartitions
 # Bits of Kafka's operations on a topic. Source: AclOperation of Apache Kafka 4.3.
@@ -43,6 +47,8 @@ async def handle(services: Services, call: KafkaCall) -> MetadataResponse:
     """Servers, and the topics that are asked for; null, or in version 0 none: all topics."""
     request: MetadataRequest = call.request
     wanted = request.topics
+    if call.version < IDS_FROM and any(_needs_ids(item) for item in wanted or ()):
+        return _refused(wanted or ())
     topics = _Topics(services, call)
     if wanted is None or (call.version == 0 and not wanted):
         for topic in services.broker.overview.usable_topics(call.caller):
@@ -65,6 +71,25 @@ async def handle(services: Services, call: KafkaCall) -> MetadataResponse:
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations(call.caller)
     return response
+
+
+def _needs_ids(item: MetadataRequestTopic) -> bool:
+    return item.name is None or item.topic_id != NO_ID
+
+
+def _refused(wanted: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+    """Versions 10 and 11 have fields for ids that nobody may use. Source: Apache Kafka 4.3 refuses
+    the whole request so; the name in the answer may not be null."""
+    code = int(ErrorCode.INVALID_REQUEST)
+    return MetadataResponse(
+        brokers=[],
+        topics=[
+            MetadataResponseTopic(
+                error_code=code, name=item.name or "", topic_id=item.topic_id, partitions=[]
+            )
+            for item in wanted
+        ],
+    )
 
 
 class _Topics:

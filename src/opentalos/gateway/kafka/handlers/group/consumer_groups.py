@@ -107,11 +107,10 @@ async def describe(services: Services, call: KafkaCall) -> described.ConsumerGro
 
 
 async def _described(services: Services, call: KafkaCall, group: str) -> described.DescribedGroup:
-    kafka_groups = services.broker.kafka_groups
-    groups = kafka_groups.groups
+    listing = services.broker.kafka_groups.listing
     try:
-        hosted = groups.find(groups.name_of(call.caller, group))
-        if hosted is None and await kafka_groups.listing.was_server_assigned(call.caller, group):
+        hosted = listing.find(call.caller, group)
+        if hosted is None and await listing.was_server_assigned(call.caller, group):
             return described.DescribedGroup(group_id=group, group_state=GroupState.EMPTY.value)
     except TalosError as error:
         return described.DescribedGroup(group_id=group, error_code=group_code(error))
