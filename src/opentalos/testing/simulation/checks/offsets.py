@@ -279,7 +279,8 @@ def wrong_lookups(history: History) -> Iterator[Anomaly]:
 def looks_empty(view: LogView) -> Iterator[Anomaly]:
     """A damaged log answered that it ends before what had been acknowledged or read by then.
 
-    Logs that are not damaged are judged by others: ``next-offset-went-back``, ``stale-read``.
+    Logs that are not damaged are judged by others: ``next-offset-went-back``, ``stale-read``. A
+    server beside a rival, which both own all, may not have heard yet of what that one added.
     """
     if not view.harmed:
         return
@@ -287,7 +288,7 @@ def looks_empty(view: LogView) -> Iterator[Anomaly]:
     for operation in (*view.ranges, *view.reads, *view.refused, *view.ends):
         end = _end_by(view, operation)
         known = reached.before(operation.began_s)
-        if end is not None and end < known:
+        if end is not None and end < known and operation.args.get("server") not in view.rivals:
             text = f"{view.describe()} had reached {known}, it ends at {end} by {operation}"
             yield Anomaly("looks-empty", text)
 

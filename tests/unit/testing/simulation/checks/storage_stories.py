@@ -294,6 +294,12 @@ def ends_where_a_cut_was_reported(tale: Tale) -> None:
     tale.final(0, "a")
 
 
+def ends_at_a_server_beside_a_rival(tale: Tale) -> None:
+    damaged(tale, "rot")
+    tale.note("usurped", server="s1", by="s2")
+    tale.read(1, server="s1")
+
+
 def file_is_gone(tale: Tale) -> None:
     damaged(tale)
     tale.note("good-file-deleted", text="t/0/0-1.log: nothing has its messages at 1")
@@ -406,7 +412,7 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
             read_has_nothing_behind,
             lag_ends_early,
         ],
-        [end_is_not_known, ends_where_a_cut_was_reported],
+        [end_is_not_known, ends_where_a_cut_was_reported, ends_at_a_server_beside_a_rival],
     ),
     "good-file-deleted": ([file_is_gone], [end_is_not_known]),
 }

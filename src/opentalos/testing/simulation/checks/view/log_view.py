@@ -54,6 +54,7 @@ class LogView:
     harmed: bool = False  # see ``history.harmed_partitions``: some of it may be unreadable
     truncated: bool = False  # a server reported that it found the log shorter
     keeps: bool = False  # nothing is deleted in this history
+    rivals: frozenset[str] = frozenset()  # see ``rival_servers``
 
     def describe(self) -> str:
         """For the text of an anomaly."""
@@ -159,6 +160,7 @@ def log_views(history: History) -> list[LogView]:
     for operation in history.of("put", "read", "poll", "range", "end"):
         by_name[partition_named(operation.args)].append(operation)
     harmed, cuts = harmed_partitions(history), heard_cuts(history)
+    rivals = frozenset(rival_servers(history))
     truncations = [
         (short_name(partition_named(note.args)), note.at_s) for note in history.noted("truncated")
     ]
@@ -176,6 +178,7 @@ def log_views(history: History) -> list[LogView]:
                 short_name(name) == cut and began_s <= at_s <= ended_s and at_s not in cut_s
                 for cut, at_s in truncations
             )
+            view.rivals = rivals
             _fill(view, operations)
             views.append(view)
     return views
