@@ -33,6 +33,9 @@ from opentalos.wire.kafka.produce_codec import read_produce
 from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
 
 CALLS_MAX: Final = 10_000  # under way, long polls included
+# Topics and partitions of one Produce request, which are decoded and answered in one step. One of
+# 1 MiB, the most that Kafka's clients send by default, has room for 14,000 batches.
+PRODUCE_ITEMS_MAX: Final = 20_000
 CALLS_KEPT: Final = 100  # of them, for administrators
 
 ENDS_WITH_CLIENT: Final = frozenset((ApiKey.FETCH,))  # it only waits and reads
@@ -102,6 +105,8 @@ class KafkaGateway:
             check_session(session, api)
         found = read_produce(header.version, cursor) if api.key is ApiKey.PRODUCE else None
         if found is None:
+            if api.key is ApiKey.PRODUCE:
+                cursor.items_left = PRODUCE_ITEMS_MAX
             found = read_request(api, header.version, cursor)
         return KafkaCall(api, header, found, session, connection.answered)
 

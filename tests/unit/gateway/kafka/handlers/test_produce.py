@@ -13,8 +13,9 @@ from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE, BOB
 
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall
-from opentalos.gateway.kafka.gateway import Services
-from opentalos.gateway.kafka.handlers import produce
+from opentalos.gateway.kafka.connection import KafkaConnection
+from opentalos.gateway.kafka.gateway import KafkaGateway, Services
+from opentalos.gateway.kafka.handlers import TABLE, produce
 from opentalos.gateway.kafka.handlers.produce import PIECE_COST
 from opentalos.model.errors import NotOwner
 from opentalos.model.identity import Principal
@@ -25,8 +26,15 @@ from opentalos.wire.kafka._generated.produce_request import (
     TopicProduceData,
 )
 from opentalos.wire.kafka._generated.produce_response import PartitionProduceResponse
-from opentalos.wire.kafka.apis import SIZE, ApiKey, RequestHeader, api_of, read_response
-from opentalos.wire.kafka.codec import Cursor
+from opentalos.wire.kafka.apis import (
+    SIZE,
+    ApiKey,
+    RequestHeader,
+    api_of,
+    read_response,
+    write_request,
+)
+from opentalos.wire.kafka.codec import Cursor, KafkaFormatError
 from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.kafka.records import EASY_BYTES
 from opentalos.wire.message.kafka_batch import HEAD, set_crc
@@ -198,6 +206,23 @@ async def test_another_client_is_served_while_a_large_request_is_checked(work: W
         assert not large.done()
         assert work.unpacked < 100
         assert {part.error_code for part in await large} == {int(ErrorCode.NONE)}
+
+
+@pytest.mark.parametrize(("count", "served"), [(19_000, True), (20_000, False)])
+def test_a_request_has_a_bounded_number_of_partitions(count: int, served: bool) -> None:
+    parts = [PartitionProduceData(index=0, records=b"")] * count
+    data = [TopicProduceData(name="orders", partition_data=parts)]
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data)
+    frame = memoryview(write_request(api_of(ApiKey.PRODUCE), VERSION, request, 1, "c"))[SIZE.size :]
+    session = ClientSession(peer="", network="", private=True, authenticated=True)
+    gateway = KafkaGateway(cast(Services, None), TABLE)
+    connection = cast(KafkaConnection, SimpleNamespace(answered=None))
+    if served:
+        found = gateway.decode(frame, session, connection).request
+        assert len(found.topic_data[0].partition_data) == count
+    else:
+        with pytest.raises(KafkaFormatError, match="items are allowed"):
+            gateway.decode(frame, session, connection)
 
 
 async def test_a_small_request_is_put_in_the_pass_of_the_loop_that_brings_it(work: Work) -> None:
