@@ -36,7 +36,7 @@ from opentalos.wire.kafka.apis import (
 )
 from opentalos.wire.kafka.codec import Cursor, KafkaFormatError
 from opentalos.wire.kafka.errors import ErrorCode
-from opentalos.wire.kafka.records import EASY_BYTES
+from opentalos.wire.kafka.records import EASY_BYTES, read_batch
 from opentalos.wire.message.kafka_batch import HEAD, set_crc
 from opentalos.wire.message.kafka_format import encode_kafka_batch
 from opentalos.wire.message.message import Message
@@ -84,7 +84,7 @@ class Work:
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
-    counted, read_batch, unpack = Work(), produce.read_batch, records.records_of
+    counted, unpack = Work(), vars(records)["records_of"]
 
     def reading(data: Any) -> Any:
         counted.read += 1
