@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from subprocess import CompletedProcess
 
 from tests.conftest import RunningBackends
 from tests.faults.damages.choice import Damage, choose
@@ -11,13 +12,14 @@ from tests.faults.damages.cluster import SERVER, ClusterWorld, make_cluster_worl
 from tests.faults.damages.judge import Evidence, Observed, Verdict, judge
 from tests.faults.damages.outcome import Outcome
 from tests.faults.damages.probe import Probe, log_lines, moved, noted_of
-from tests.waiting import WaitEnded, elapse
+from tests.waiting import WaitEnded, elapse, eventually
 
 from opentalos.log.journal.upkeep import PASS_S, SEARCH_FIRST_S
 
 JOURNALS = ("on", "off")  # of even and odd seeds
 # A partition has to be assigned before it opens.
 PATIENCE_TRIES = 200
+RUNNING = "servers run on this storage"
 SEARCHED_S = SEARCH_FIRST_S + 3 * PASS_S
 
 
@@ -69,7 +71,17 @@ class ClusterCampaign:
 
 def noted(world: ClusterWorld) -> list[str]:
     """Everything that ``talos log verify`` notes; the first start cuts a torn tail."""
-    return noted_of(world.cluster.verify())
+    return noted_of(verified(world))
+
+
+def verified(world: ClusterWorld) -> "CompletedProcess[str]":
+    """Run the command once the sessions have ended that a restored ZooKeeper knows."""
+
+    def done() -> "CompletedProcess[str] | None":
+        found = world.cluster.verify()
+        return None if RUNNING in found.stderr else found
+
+    return eventually("no server runs on the storage", done)
 
 
 def observe(world: ClusterWorld) -> tuple[Observed, Mapping[str, float]]:
@@ -93,6 +105,6 @@ def observe(world: ClusterWorld) -> tuple[Observed, Mapping[str, float]]:
     finally:
         probe.client.close()
         server.stop()
-    done = world.cluster.verify()
+    done = verified(world)
     verify = (done.stdout + done.stderr).splitlines() if done.returncode else []
     return Observed(**seen, log=log_lines(stderr, before), verify=verify), counters
