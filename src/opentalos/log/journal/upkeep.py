@@ -100,6 +100,7 @@ class JournalUpkeep:
         self._held = held
         self._reading: asyncio.Task[None] | None = None  # see ``known``
         self._lived: frozenset[str] | None = None  # instances at that time
+        self._unreadable: set[str] = set()  # journals that were waited for in vain
         self._waits_until_s = 0.0  # for journals that cannot be read; loop time
         self._to_roll: dict[str, None] = {}  # late segments whose files are not made yet
         self._rolls: dict[asyncio.Task[None], None] = {}
@@ -165,15 +166,16 @@ class JournalUpkeep:
             if self._lived is not None and self._lived <= living:
                 self._lived = living
                 return
-            if self._reading is None:
+            if self._reading is None or self._reading.done():  # waiting for that would not pause
                 self._reading = asyncio.get_running_loop().create_task(
                     self._read_of_ended(living), name="log-journal-search"
                 )
                 self._reading.add_done_callback(self._search_ended)
             await asyncio.shield(self._reading)
 
-    def _search_ended(self, _: asyncio.Task[None]) -> None:
-        self._reading = None
+    def _search_ended(self, task: asyncio.Task[None]) -> None:
+        if self._reading is task:
+            self._reading = None
 
     async def _read_of_ended(self, living: frozenset[str]) -> None:
         """Raises: StoreUnavailable: a journal was not read, and it is worth waiting for."""
@@ -184,9 +186,10 @@ class JournalUpkeep:
         ended = sorted(name for name in left if instance_of(name) not in living)
         room = asyncio.Semaphore(READS_AT_ONCE)
         unread = await asyncio.gather(*(self._unread(name, room) for name in ended))
-        waits = " and ".join(name for name in unread if name)
+        waits = {name for name in unread if name} - self._unreadable
         if waits and now_s < self._waits_until_s:
-            raise StoreUnavailable(f"not read yet: journal {waits}")
+            raise StoreUnavailable(f"not read yet: journal {' and '.join(sorted(waits))}")
+        self._unreadable |= waits
         self._lived, self._waits_until_s = living, 0.0
 
     async def _unread(self, name: str, room: asyncio.Semaphore) -> str:

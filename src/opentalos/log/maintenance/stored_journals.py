@@ -1,6 +1,7 @@
 """Journals of a storage that no server uses: read for ``verify``, without a fence."""
 
 import contextlib
+from typing import NamedTuple
 
 from opentalos.log.journal.extents import Extents
 from opentalos.log.journal.format import ROOT, file_path
@@ -12,6 +13,15 @@ from opentalos.model.errors import CorruptLog, NotFound
 from opentalos.ports.file_store import FileStore
 
 _LENGTH_MAX = 1 << 62  # of a file, to search its end
+
+
+class Begin(NamedTuple):
+    """Where a journal begins to have a segment."""
+
+    path: str  # of the segment
+    file: str  # of the journal
+    position: int
+    needed: int  # the oldest file that the journal needs, as it says
 
 
 class StoredJournals:
@@ -73,12 +83,13 @@ class StoredJournals:
         """The journal that has bytes of a segment; empty: none."""
         return next((former.name for former in await self._all() if former.has(path)), "")
 
-    async def begins(self) -> list[tuple[str, str, int]]:
-        """Segments that journals have bytes of: path, the file and position where each begins."""
+    async def begins(self) -> list[Begin]:
+        """Segments that journals have bytes of."""
         return [
-            (path, file_path(former.name, former.begins[path].number), former.begins[path].position)
+            Begin(path, file_path(former.name, place.number), place.position, former.needed)
             for former in await self._all()
             for path in former.segments()
+            if (place := former.begins[path])
         ]
 
     async def _all(self) -> list[FormerJournal]:

@@ -30,8 +30,11 @@ from opentalos.adapters.sqlite.snapshot import copy_database
 from opentalos.adapters.store_path import FENCE_SUFFIX
 from opentalos.broker.admin.log_files import (
     JOURNALS,
+    SEGMENT_HEADER_BYTES,
+    Begin,
     LogFile,
     begun_since,
+    header_of_cut,
     list_log_files,
     not_in_journals,
     number_of,
@@ -163,11 +166,18 @@ class _Backup:
         They would make the copy look as if its databases were older than its log.
         """
         log = self._folder / LOG_FOLDER
-        for path, position in asyncio.run(_begun(log, self._folder / META_FILE, before)).items():
-            os.truncate(log / path, position)
-            copied[f"{LOG_FOLDER}/{path}"] = digest_of(log / path)
-            for later in (log / path).parent.iterdir():
-                if later.name > (log / path).name and number_of(later.name) is not None:
+        for begin in asyncio.run(_begun(log, self._folder / META_FILE, before)):
+            path = log / begin.file
+            os.truncate(path, begin.position)
+            with path.open("r+b") as file:
+                raw = file.read(SEGMENT_HEADER_BYTES)
+                file.seek(0)
+                file.write(header_of_cut(raw, begin))
+                file.flush()
+                os.fsync(file.fileno())
+            copied[f"{LOG_FOLDER}/{begin.file}"] = digest_of(path)
+            for later in path.parent.iterdir():
+                if later.name > path.name and number_of(later.name) is not None:
                     copied.pop(str(later.relative_to(self._folder)))
                     later.unlink()
 
@@ -209,7 +219,7 @@ async def _listed(path: Path) -> list[LogFile]:
         await meta.close()
 
 
-async def _begun(log: Path, meta_file: Path, before: Mapping[str, int]) -> dict[str, int]:
+async def _begun(log: Path, meta_file: Path, before: Mapping[str, int]) -> list[Begin]:
     files, meta = await open_local_file_store(log), await open_sqlite_meta_store(meta_file)
     try:
         return await begun_since(files, meta, before)

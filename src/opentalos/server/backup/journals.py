@@ -45,6 +45,8 @@ def _copy_journal(files: Path, target: Path, name: str) -> dict[str, Copied]:
             continue
         older = [file_path(name, number) for number in numbers[1:]]
         for path in older:
+            if path == older[0]:  # at the last attempt it may have lacked its end
+                whole.pop(path, None)
             if path not in whole and (made := _copy(files, target, path)):
                 whole[path] = made
         if all(path in whole for path in older):

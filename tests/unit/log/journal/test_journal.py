@@ -17,9 +17,11 @@ from tests.unit.log.journal.journals import (
 )
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
+from opentalos.broker.admin.log_files import header_of_cut
 from opentalos.log.journal.format import ended_path, file_path
 from opentalos.log.journal.former import last_run, read_former
 from opentalos.log.journal.journal import NOWHERE, Journal
+from opentalos.log.maintenance.stored_journals import Begin
 from opentalos.log.segment.format import SEGMENT_HEADER_BYTES
 from opentalos.model.errors import (
     CorruptLog,
@@ -204,6 +206,33 @@ async def test_files_that_are_not_needed_may_be_gone_or_back() -> None:
     assert file_path(NAME, 3) not in storage.files
     assert (await former(storage)).damage == ""
     storage.files[file_path(NAME, 1)] = first
+    assert (await former(storage)).damage == ""
+
+
+async def test_a_copy_that_is_cut_still_says_which_files_are_needed() -> None:
+    storage = MemoryStorage()
+    journal = await open_journal(MemoryFileStore(storage), file_bytes_max=200)
+    for at in range(6):
+        await journal.append(OTHER, 64 + at, b"x")
+    await journal.append(SEGMENT, 0, b"of a manifest that the copy is too old for")
+    last = journal.number
+    for number in range(1, last):
+        while journal.held(number):
+            journal.release(number)
+    await trim(journal)
+    copied = sorted(path for path in storage.files if path.startswith("journal/"))
+    assert copied[0] == file_path(NAME, last)
+    found = await former(storage)
+    place = found.begins[SEGMENT]
+    begin = Begin(SEGMENT, file_path(NAME, place.number), place.position, found.needed)
+    content = storage.files[begin.file].content
+    del content[begin.position :]
+    for path in copied:
+        if path > begin.file:
+            del storage.files[path]
+    assert "is missing" in (await former(storage)).damage
+    raw = bytes(content[:SEGMENT_HEADER_BYTES])
+    content[:SEGMENT_HEADER_BYTES] = header_of_cut(raw, begin)
     assert (await former(storage)).damage == ""
 
 

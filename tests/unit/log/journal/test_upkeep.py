@@ -174,6 +174,17 @@ async def test_openings_wait_for_the_journals_of_servers_that_ended_whatever_nam
     await care.close()
 
 
+async def test_a_search_that_has_just_ended_is_not_waited_for() -> None:
+    """A server ended while it ran: the loop has to get on before the next one begins."""
+    care = upkeep(journaled(MemoryFileStore(MemoryStorage()), "successor"), needs())
+    await care.known()
+    care._lived = frozenset(("ended",))
+    care._reading = asyncio.ensure_future(asyncio.sleep(0))
+    await care._reading
+    await care.known()
+    assert care._lived == frozenset()
+
+
 async def test_a_journal_that_no_fence_ends_keeps_no_partition_closed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -209,3 +220,5 @@ async def test_a_journal_that_cannot_be_read_is_waited_for_a_while() -> None:
     assert list(files.formers) == ["second-1"]
     await asyncio.sleep(UNREAD_WAIT_S)
     await care.known()
+    care._lived = frozenset(("ended",))
+    await care.known()  # it is tried again, and nobody waits for it

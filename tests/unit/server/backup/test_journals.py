@@ -91,6 +91,24 @@ def test_what_is_trimmed_meanwhile_is_left_out_and_the_newest_says_so(
     assert found[file_path(NAME, 3)].bytes == len("says that it is needed no more")
 
 
+def test_the_file_before_the_newest_is_copied_again(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next file is made before it says so."""
+    for number in (1, 2, 3):
+        write(files, file_path(NAME, number))
+
+    def step(name: str) -> None:
+        path = files / file_path(NAME, 1)
+        if name == path.name and path.exists():
+            write(files, file_path(NAME, 2), b"content, and what follows")
+            path.unlink()
+
+    before_copies(monkeypatch, step)
+    found = copy_journals(files, tmp_path / "copy")
+    assert found[file_path(NAME, 2)].bytes == len("content, and what follows")
+
+
 def test_a_journal_that_ends_meanwhile_is_copied_as_ended(
     files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
