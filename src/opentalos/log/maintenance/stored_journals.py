@@ -89,7 +89,7 @@ class StoredJournals:
             Begin(path, file_path(former.name, place.number), place.position, former.needed)
             for former in await self._all()
             for path in former.segments()
-            if (place := former.begins[path])
+            for place in (former.begins[path],)
         ]
 
     async def _all(self) -> list[FormerJournal]:
