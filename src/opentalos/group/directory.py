@@ -179,7 +179,7 @@ class GroupDirectory:
                 raise PartitionNotServing(
                     f"consumer group {user.key.group} is not taken over: the session has lapsed"
                 )
-            claim = ClaimGroup(group, self._server)
+            claim = ClaimGroup(group, self._server, self.time_ms())
             await self._write_first(claim, f"take over consumer group {user.key.group}")
             if group.exists and not claim.moved and not group.forgotten:
                 return group

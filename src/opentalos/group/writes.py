@@ -45,6 +45,7 @@ class ClaimGroup:
 
     group: GroupState
     server: str
+    now_ms: int  # servers of earlier versions, one of which may have had it, note no uses
     moved: bool = False
 
     @property
@@ -58,7 +59,8 @@ class ClaimGroup:
         row = self.group.row.value
         if row is None or row.deleting or row.coordinator == self.server:
             return None
-        return replace(row, coordinator=self.server)
+        used_ms = None if row.used_ms is None else self.now_ms
+        return replace(row, coordinator=self.server, used_ms=used_ms)
 
     def written(self) -> None:
         """The group's coordinator is known from the row."""

@@ -139,6 +139,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._known = True
             if not self._port.is_known(self, admin=session.caller.admin):
                 session.ends = True
+                self._drop_waiting()
                 self._refuse("its tenant has too many connections")
 
     def pause_writing(self) -> None:
@@ -398,6 +399,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             session.caller = session.check()
         except InvalidCredential as error:
             session.ends = True
+            self._drop_waiting()
             self._refuse(str(error))
 
     def drain(self, *, refused: bool = False) -> None:

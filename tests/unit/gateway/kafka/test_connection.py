@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall
 from opentalos.gateway.kafka.connection import KafkaConnection
 from opentalos.gateway.kafka.listener import KafkaPort
+from opentalos.model.errors import InvalidCredential
+from opentalos.model.identity import Principal
 from opentalos.model.settings.kafka import KafkaSettings
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -18,6 +21,8 @@ SIZES = (1, 70_000, 3, 200 * KIB, MIB, 64 * KIB, 64 * KIB - 1, 4 * MIB, 4 * MIB 
 class Wire:
     """The transport of a client that reads everything."""
 
+    closed = False
+
     def get_extra_info(self, _name: str) -> None: ...
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
@@ -26,12 +31,17 @@ class Wire:
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def close(self) -> None:
+        self.closed = True
+
 
 class Calls:
     """Answers each request at once, and keeps its frame."""
 
     def __init__(self) -> None:
         self.frames: list[memoryview] = []
+        self.started: list[KafkaCall] = []
+        self.answers = True
         self.connection: KafkaConnection
 
     def decode(
@@ -39,16 +49,18 @@ class Calls:
     ) -> KafkaCall:
         self.frames.append(frame)
         self.connection = connection
-        return cast(KafkaCall, object())
+        return cast(KafkaCall, SimpleNamespace(gone=None))
 
     def admit(self, session: ClientSession, _found: Any) -> None:
         session.authenticated = True
 
     def overlaps(self, _call: KafkaCall) -> bool:
-        return True
+        return self.answers
 
     def start(self, call: KafkaCall) -> None:
-        self.connection.answered(call, [b""])
+        self.started.append(call)
+        if self.answers:
+            self.connection.answered(call, [b""])
 
 
 def opened() -> tuple[KafkaConnection, Calls, KafkaPort]:
@@ -77,6 +89,22 @@ async def test_frames_arrive_whole_and_in_order(step: int) -> None:
     await send(connection, b"".join(struct.pack(">i", len(each)) + each for each in frames), step)
     assert [bytes(frame) for frame in calls.frames] == frames
     assert all(frame.readonly for frame in calls.frames)
+    assert port.memory.bytes == 0
+
+
+async def test_a_connection_whose_key_is_gone_ends_although_requests_wait() -> None:
+    connection, calls, port = opened()
+    calls.answers = False
+    await send(connection, (struct.pack(">i", 5) + b"first") * 2, 64)
+
+    def gone() -> Principal:
+        raise InvalidCredential("the key was deleted")
+
+    connection.session.check = gone
+    connection.look()
+    connection.answered(calls.started[0], [b""])
+    await asyncio.sleep(0)
+    assert cast(Wire, connection._transport).closed
     assert port.memory.bytes == 0
 
 

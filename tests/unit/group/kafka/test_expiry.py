@@ -83,6 +83,20 @@ async def test_a_former_coordinator_lets_nothing_expire() -> None:
         await groups.close()
 
 
+async def test_a_group_that_another_server_had_counts_as_used_when_it_is_taken_over() -> None:
+    """One of an earlier version notes no uses."""
+    storage = MemoryStorage()
+    former = await open_coordinator(FaultyRows(storage))
+    former.directory.time_ms = lambda: 1
+    await commit(former, 5)
+    await former.close()
+    present = await open_coordinator(FaultyRows(storage), first_token=1_000, server="s2")
+    present.directory.time_ms = lambda: LATER_MS
+    assert not await present.directory.delete_group(ALICE, used_ms=1)
+    assert await used_ms(present) == LATER_MS
+    await present.close()
+
+
 async def test_a_worker_or_a_reset_keeps_the_group() -> None:
     groups = await open_coordinator(FaultyRows())
     groups.directory.time_ms = lambda: 1

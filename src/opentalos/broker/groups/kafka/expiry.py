@@ -105,8 +105,10 @@ class KafkaGroupExpiry:
             elif now_ms - used_ms >= retention_s * 1000:
                 if await self._directory.delete_group(user, used_ms=used_ms):
                     self._report(topic, user, used_ms)
-        except (ConsumerGroupNotExist, ConsumerGroupWorking, PartitionNotServing):
-            return  # it is in use, deleted or coordinated elsewhere by now
+        except ConsumerGroupWorking:  # so its members are not those of the tenant's group
+            await self._directory.use(user, kafka=True)
+        except (ConsumerGroupNotExist, PartitionNotServing):
+            return  # it is deleted or coordinated elsewhere by now
         except TalosError as error:
             _LOG.warning("could not expire group %s of %s: %s", key.name, topic.resource, error)
 

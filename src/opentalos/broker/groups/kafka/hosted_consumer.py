@@ -46,7 +46,8 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
 
         Raises: Unavailable, OutcomeUnknown: the member repeats the heartbeat.
         """
-        if heartbeat.epoch >= JOINS:
+        says_more = heartbeat.names is not None or heartbeat.regex is not None
+        if heartbeat.epoch == JOINS or (heartbeat.epoch > JOINS and says_more):
             text = self._no_room(heartbeat.memory_bytes - self._said_bytes(heartbeat.who))
             if text:
                 refusal, member = Refusal.GROUP_MAX_SIZE_REACHED, heartbeat.who.member

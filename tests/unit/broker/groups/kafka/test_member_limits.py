@@ -10,6 +10,7 @@ from tests.unit.broker.groups.kafka.test_kafka_groups import heartbeat, lead, su
 from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE, BOB
 
+from opentalos.broker.groups.kafka.consumer_membership import REGEX_S
 from opentalos.broker.groups.kafka.requests import (
     ConsumerAnswer,
     GroupConnection,
@@ -160,6 +161,24 @@ async def test_members_whose_partitions_the_server_assigns_count_as_well() -> No
         for number in range(3):
             assert (await beat(ALICE, f"m{number}", -1)).refusal is None
         assert w.broker.kafka_groups.groups.memory.by_tenant["alice"] == 0
+
+
+async def test_a_new_topic_ends_no_member_that_says_nothing_new() -> None:
+    async with world(kafka_group=SMALL) as w:
+        consumers = w.broker.kafka_groups.consumers
+
+        async def beat(epoch: int = 0, **more: Any) -> ConsumerAnswer:
+            return await consumers.heartbeat(ALICE, "g", heartbeat("m", epoch, **more), shown)
+
+        first = await beat(names=None, regex="app-.*")
+        assert first.refusal is None
+        memory = w.broker.kafka_groups.groups.memory
+        memory.by_tenant["alice"] = SMALL.members_bytes_of_tenant_max  # with what was assigned
+        await w.topic(ALICE, name="app-1")
+        await asyncio.sleep(REGEX_S)
+        assert (await beat(first.epoch)).refusal is None
+        longer = await beat(first.epoch, names=None, regex="app-.*|more")
+        assert longer.refusal is Refusal.GROUP_MAX_SIZE_REACHED
 
 
 async def test_assignments_count_until_the_group_ends() -> None:
