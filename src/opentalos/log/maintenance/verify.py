@@ -6,6 +6,7 @@ side index that is missing or wrong can be rebuilt from its sound segment, which
 nothing else is ever written.
 """
 
+import math
 from collections.abc import AsyncGenerator, Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
@@ -244,7 +245,8 @@ class LogVerifier:
             side, fault = await self._read_side_index(index_path(path))
         index = _IndexCheck(side)
         scan = SegmentScan(header.seed, segment.base_offset, index)
-        at = _Before(key, path, segment, files, manifest.accepts_loss(segment.epoch))
+        accepted = manifest.accepts_loss(segment.epoch)
+        at = _Before(key, path, segment, files, manifest.loss_end if accepted else math.inf)
         async for finding in self._scan(scan, at, length):
             sound = sound and not finding.problem
             yield finding
@@ -292,7 +294,7 @@ class LogVerifier:
             torn = not at.segment.sealed and block is None and scan.state_end > 0
             if torn:
                 torn = await _left_by_crash(scan, at, length, first)
-            torn = torn or (at.accepted and not at.segment.sealed)
+            torn = torn or (scan.next_offset >= at.loss_end and not at.segment.sealed)
             place = f"{at.path} position {scan.position} offset {scan.next_offset}: {scan.fault}"
             yield Finding(
                 Kind.NOTE if torn else Kind.DAMAGE,
@@ -322,7 +324,7 @@ class _Before(NamedTuple):
     path: str
     segment: Segment
     files: Readable  # the segment with what its journal has of it
-    accepted: bool  # an operator has accepted that the log ends at its first fault
+    loss_end: float  # from here on an operator has accepted that the log ends at a fault
 
 
 async def _left_by_crash(

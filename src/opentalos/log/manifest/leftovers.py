@@ -160,13 +160,11 @@ async def examine(files: Readable, path: str) -> Found:
     scan = SegmentScan(header.seed, header.base_offset, SparseIndex(INDEX_INTERVAL_BYTES))
     await scan_to_end(files, path, scan)
     committed, next_offset = scan.committed, scan.next_offset
-    found = Found(path, False, header.base_offset, committed, next_offset)
-    if header.durability is not Durability.SYNCED:
-        return found  # a loss of power may have taken pages before whole blocks
     async for block in valid_blocks(files, path, header.seed, scan.position + 1, LENGTH_MAX):
-        committed = max(committed, block.header.committed)
+        if header.durability is Durability.SYNCED:  # else a loss of power may have taken pages
+            committed = max(committed, block.header.committed)
         next_offset = max(next_offset, block.header.next_offset)
-    return found._replace(committed=committed, next_offset=next_offset)
+    return Found(path, False, header.base_offset, committed, next_offset)
 
 
 async def _is_empty(files: Readable, path: str) -> bool:

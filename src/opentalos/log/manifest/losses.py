@@ -25,9 +25,10 @@ from opentalos.log.segment.format import (
     SEGMENT_HEADER_BYTES,
     SegmentHeader,
     index_path,
+    is_segment_of,
     parse_file_name,
 )
-from opentalos.log.segment.scan import judge_bad_block
+from opentalos.log.segment.scan import judge_bad_block, valid_blocks
 from opentalos.log.segment.view import read_side_index
 from opentalos.model.errors import CorruptLog, NotFound
 from opentalos.model.message import Durability, PartitionKey
@@ -54,8 +55,35 @@ class Losses:
         return [
             *_lost_before(after.start, stored),
             *_lost_behind(last.next_offset, stored),
+            *await self._lost_files(last.next_offset, stored),
             *await self._lost_in_last(last, stored),
             *await self._lost_in_others(last, after, stored),
+        ]
+
+    async def known_end(self, stored: Stored) -> int:
+        """Where the log ended at least, as manifest, names and side indexes say."""
+        sides = [end for _, end in await self._side_ends(stored)]
+        return max([known_next(stored.manifest), *map(base_of, stored.paths), *sides])
+
+    async def _side_ends(self, stored: Stored) -> list[tuple[str, int]]:
+        """Side indexes whose segments are gone, and the offset where these ended."""
+        found = []
+        for path in stored.paths:
+            parsed = parse_file_name(path)
+            if parsed is None or parsed[2] == "log":
+                continue
+            if path.removesuffix(parsed[2]) + "log" not in stored.paths:
+                side = await read_side_index(self._files, path, BLOCK_HEADER_BYTES)
+                if side is not None:
+                    found.append((path, side.next_offset))
+        return found
+
+    async def _lost_files(self, end: int, stored: Stored) -> list[str]:
+        """Segments behind ``end`` of which only the side index is left."""
+        return [
+            f"{path} ends at {next_offset - 1}, and its segment is missing"
+            for path, next_offset in await self._side_ends(stored)
+            if next_offset > end
         ]
 
     async def _lost_in_last(self, last: Piece, stored: Stored) -> list[str]:
@@ -85,7 +113,8 @@ class Losses:
 
     async def _lost_in_others(self, last: Piece, after: Manifest, stored: Stored) -> list[str]:
         """What the next opening would find in files that ``after`` does not name."""
-        lost, begun = [], {piece.segment.path(stored.key) for piece in stored.pieces}
+        lost = []
+        begun = {piece.segment.path(stored.key) for piece in stored.pieces if piece.begun}
         may_be_cut = last.durability is Durability.FLUSHED
         for path in stored.paths:
             if path not in begun and await self._is_damaged(path):
@@ -102,19 +131,37 @@ class Losses:
         return lost
 
     async def _is_damaged(self, path: str) -> bool:
-        """Whether it is a segment whose header was whole, or may have been: no crash left that."""
+        """Whether its header or its first block is not what was written: no crash left that."""
         parsed = parse_file_name(path)
         if parsed is None or parsed[2] != "log":
             return False
-        files = await self._journals.rest(path, await self._journals.holder(path))
+        held = await self._journals.holder(path)
+        files = await self._journals.rest(path, held)
         try:
             raw = await files.read(path, position=0, bytes_max=SEGMENT_HEADER_BYTES)
-            SegmentHeader.decode(raw)
+            header = SegmentHeader.decode(raw)
         except NotFound:
             return False
         except CorruptLog:
             return len(raw) == SEGMENT_HEADER_BYTES and any(raw)
-        return False  # of another partition
+        if not is_segment_of(header, path):
+            return False  # of another partition
+        return await self._is_rotten(path, held, header.seed, SEGMENT_HEADER_BYTES)
+
+    async def _is_rotten(self, path: str, journal: str, seed: int, position: int) -> bool:
+        """Whether there are bytes from ``position`` on that no crash leaves."""
+        files, _ = await self._journals.lay_over(path, journal)
+        if position >= files.length:
+            return False
+        return not (await judge_bad_block(files, path, seed, position, files.length)).crash
+
+    async def ends_within(self, last: Piece, key: PartitionKey) -> bool:
+        """Whether the last segment has messages, or may have, behind those that are whole."""
+        path, position = last.segment.path(key), last.end.position
+        files, _ = await self._journals.lay_over(path, last.journal)
+        async for _ in valid_blocks(files, path, last.seed, position + 1, files.length):
+            return True
+        return await self._is_rotten(path, last.journal, last.seed, position)
 
 
 def _may_lack(path: str, last: Piece, after: Manifest, before: Manifest) -> bool:
@@ -126,7 +173,8 @@ def _may_lack(path: str, last: Piece, after: Manifest, before: Manifest) -> bool
     behind = epoch >= last.segment.epoch
     if is_numbered(path):
         return gap or behind
-    return (gap and base < after.start) or (behind and base >= end)
+    newer = epoch > last.segment.epoch  # it begins with the last group of the one before
+    return (gap and base < after.start) or (behind and (newer or base >= end))
 
 
 def _lost_before(start: int, stored: Stored) -> list[str]:

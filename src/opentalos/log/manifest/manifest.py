@@ -12,8 +12,8 @@ Shape: one JSON object, UTF-8: version, epoch, owner, instance, change, start, d
     Optional: journal (the name of the one that may hold the end of the unsealed segment; such a
     record has version 3), late (that segment may have no file yet, and the journal all of it; such
     a record has version 4), end_state (the log's state at the end of the last sealed segment,
-    base64), handed_over, cut, loss_epoch, and metered ([offset below which all is metered, earliest
-    append time of later messages, offset from which on nothing was left out]).
+    base64), handed_over, cut, loss_epoch, loss_end, and metered ([offset below which all is
+    metered, earliest append time of later messages, offset from which on nothing was left out]).
     The last member is a checksum (wire/record_crc.py); older servers write none.
     ``instance`` and ``change`` make every written value unique, so a read resolves the outcome
     of an unknown compare-and-set.
@@ -101,8 +101,10 @@ class Manifest:
     # A loss of power may have taken flushed messages that groups had read: their positions prove
     # nothing of this log. None: unknown, since an earlier version wrote the record.
     cut: bool | None = False
-    # An operator has accepted that the log lacks what files of epochs up to this one prove.
+    # An operator has accepted that the log lacks what files of epochs up to this one prove, and
+    # that it ended at an offset.
     loss_epoch: int = 0
+    loss_end: int = 0
 
     @property
     def unsealed(self) -> Segment | None:
@@ -222,7 +224,7 @@ class Manifest:
         if self.cut is not False:
             fields["cut"] = self.cut
         if self.loss_epoch:
-            fields["loss_epoch"] = self.loss_epoch
+            fields.update(loss_epoch=self.loss_epoch, loss_end=self.loss_end)
         if self.end_state:
             fields["end_state"] = b64encode(self.end_state).decode()
         if self.handed_over:
@@ -281,5 +283,6 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
         floor=fields.get("floor", 0),
         cut=fields.get("cut", False if CRC in fields else None),
         loss_epoch=fields.get("loss_epoch", 0),
+        loss_end=fields.get("loss_end", 0),
         metered=Mark(*map(int, metered)) if metered else None,
     )

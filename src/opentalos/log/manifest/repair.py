@@ -20,10 +20,8 @@ from opentalos.log.manifest.leftovers import (
 from opentalos.log.manifest.losses import (
     Losses,
     Stored,
-    base_of,
     epoch_of,
     is_numbered,
-    known_next,
     lost_text,
 )
 from opentalos.log.manifest.manifest import Manifest, Segment
@@ -71,6 +69,7 @@ class Repair(NamedTuple):
     end: int  # offset after the last whole message
     written: list[Copy]  # files that it names and that are to be made
     left_out: list[str]  # files with messages that the log lacks, to be set aside
+    lost: list[str]  # what says that there was more
 
 
 class ManifestRepair:
@@ -93,16 +92,17 @@ class ManifestRepair:
             raise ConfigError(f"{name_of(key)}: the topic is being deleted")
         paths = await self._paths(key)
         stored = Stored(key, manifest, paths, await self._pieces(paths))
-        found = _candidates(stored.pieces)
+        found = _candidates(stored.pieces, manifest)
         if not found:
             text = f"{name_of(key)}: there is no segment with messages"
-            end = max([known_next(manifest), *map(base_of, paths)])
+            end = await self._losses.known_end(stored)
             if before.version == ABSENT and not paths:
                 raise ConfigError(text)
             if not accept_loss:
                 raise ConfigError(f"{text}: --accept-loss continues with an empty log at {end}")
             after = _with_loss(replace(_offline(stored), start=end, floor=0), end)
-            return Repair(before, after, [], end, [], await self._left_out(after, end, stored))
+            left_out = await self._left_out(after, end, stored)
+            return Repair(before, after, [], end, [], left_out, [text])
         last = last_of(found)
         chain = chain_to(last, found, manifest, _damaged(stored))
         start, end = chain[0].base_offset, last.next_offset
@@ -130,9 +130,11 @@ class ManifestRepair:
         if accept_loss:
             after = _with_loss(after, end)
         left_out = await self._left_out(after, end, stored)
+        if accept_loss and await self._losses.ends_within(last, key):
+            left_out.append(last.segment.path(key))  # what follows is in no file that stays
         known = {segment.path(key) for segment in manifest.segments}
         adopted = [path for each in segments if (path := each.path(key)) not in known]
-        return Repair(before, after, adopted, end, written, left_out)
+        return Repair(before, after, adopted, end, written, left_out, lost)
 
     async def make(self, key: PartitionKey, repair: Repair, now_ms: int) -> None:
         """Store the manifest, after the copies that are to be made.
@@ -276,9 +278,17 @@ class ManifestRepair:
         return found
 
 
-def _candidates(pieces: Sequence[Piece]) -> list[Piece]:
-    """What may be segments of the log: with messages, unless retention has deleted them all."""
-    found = [piece for piece in pieces if piece.next_offset > piece.segment.base_offset]
+def _candidates(pieces: Sequence[Piece], manifest: Manifest) -> list[Piece]:
+    """What may be segments of the log: with messages, unless retention has deleted them all; and
+    the one that the manifest says is the last, whose registration followed its first block.
+    """
+    unsealed = {segment.name for segment in manifest.segments if not segment.sealed}
+    found = [
+        piece
+        for piece in pieces
+        if piece.next_offset > piece.segment.base_offset
+        or (piece.begun and piece.segment.name in unsealed)
+    ]
     return found or [piece for piece in pieces if piece.begun]
 
 
@@ -316,4 +326,5 @@ def _with_loss(manifest: Manifest, end: int) -> Manifest:
         metered=None if mark is None else mark._replace(offset=min(mark.offset, end)),
         cut=True,
         loss_epoch=manifest.epoch,
+        loss_end=end,
     )

@@ -278,7 +278,8 @@ class EndRecovery:
         acknowledged = max(scan.committed, found.acknowledged)
         proven = acknowledged > scan.next_offset
         manifest = versioned.manifest
-        if manifest.accepts_loss(manifest.segments[-1].epoch) or (
+        accepted = manifest.accepts_loss(manifest.segments[-1].epoch)
+        if (accepted and scan.next_offset >= manifest.loss_end) or (
             found.crash and (not proven or self._may_be_cut())
         ):
             self._cut(scan, path, length, acknowledged)

@@ -23,6 +23,7 @@ class Repaired(NamedTuple):
     end: int  # the same, now
     refusal: str = ""  # why it was not repaired
     left_out: Sequence[str] = ()  # files with messages that the log lacks; a copy is set aside
+    lost: Sequence[str] = ()  # what says that there was more
 
 
 async def repair_log(
@@ -63,6 +64,7 @@ async def repair_log(
                 *(name, plan.adopted, len(after.segments)),
                 *(after.first, before.sealed_next, plan.end),
                 left_out=plan.left_out,
+                lost=plan.lost,
             )
         )
     return done

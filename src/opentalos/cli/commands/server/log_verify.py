@@ -199,6 +199,8 @@ def repair(
             continue
         for path in each.adopted:
             click.echo(f"{'would adopt' if dry_run else 'adopted'} {path}")
+        for text in each.lost:
+            click.echo(f"{'would continue' if dry_run else 'continued'} although {text}")
         for path in each.left_out:
             click.echo(f"{'would leave out' if dry_run else 'left out and set aside'} {path}")
         click.echo(
