@@ -103,7 +103,7 @@ class GroupDirectory:
         self.rows, self._writer, self._shares, self._clock = rows, writer, shares, clock
         self._server, self._lease_s = server, shares.limits.lease_s
         self._creating: dict[GroupUser, asyncio.Task[None]] = {}
-        self.time_ms = clock.wall_ms  # of uses; the server sets a clock that is known to be right
+        self.time_ms = clock.wall_ms  # of uses; see ``use_time``
         self._topics: dict[str, dict[str, GroupState]] = {}
         self._loading: dict[GroupKey, asyncio.Task[GroupState | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -445,6 +445,11 @@ class GroupDirectory:
     def _found_lease_until_s(self, row: GroupRow) -> float:
         started_s = self._started_s if row.coordinator == self._server else None
         return (_now() if started_s is None else started_s) + self._lease_s
+
+
+def use_time(directory: GroupDirectory, time_ms: Callable[[], int]) -> None:
+    """Take the times of uses from a clock that is known to be right."""
+    directory.time_ms = time_ms
 
 
 def _own(rows: Sequence[Row]) -> Row | None:

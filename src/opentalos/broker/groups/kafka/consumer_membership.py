@@ -148,11 +148,11 @@ class KafkaConsumerService:
 
         def match_a_piece() -> bool:
             """Returns: whether topics may be left."""
-            pattern.work = 0
+            spent = pattern.work
             for topic in topics:
                 if pattern.matches(shown(topic)):
                     found[topic.uuid] = topic
-                if pattern.work > _WORK_PER_PIECE:
+                if pattern.work - spent > _WORK_PER_PIECE:
                     return True
             return False
 

@@ -14,7 +14,7 @@ from opentalos.broker.groups.kafka.groups import KafkaGroups
 from opentalos.broker.groups.kafka.hosted import GroupName
 from opentalos.catalog.topics.topic import Topic, TopicStatus
 from opentalos.group.coordinator import Coordinator
-from opentalos.group.directory import GroupUser
+from opentalos.group.directory import GroupUser, use_time
 from opentalos.group.row_format import GroupKey, GroupRow
 from opentalos.model.errors import (
     ConsumerGroupNotExist,
@@ -49,7 +49,7 @@ class KafkaGroupExpiry:
         self._retention_s = context.config.kafka_group.offsets_retention_s
         self._task: asyncio.Task[None] | None = None
         self.expired = 0  # since the start
-        coordinator.directory.time_ms = context.log.time.append_ms
+        use_time(coordinator.directory, context.log.time.append_ms)
 
     def start(self) -> None:
         """Start the loop."""
