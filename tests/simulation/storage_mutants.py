@@ -20,6 +20,7 @@ from opentalos.log.partition.state import State
 from opentalos.log.partition.watch import PartitionWatch
 from opentalos.log.scheduling.lanes import CommitLanes
 from opentalos.log.segment import damage
+from opentalos.log.segment import scan as segment_scan
 from opentalos.log.trusted_time import TrustedTime
 from opentalos.model.errors import ExcessivePending, TalosError
 from opentalos.model.message import Durability
@@ -112,7 +113,7 @@ def zeros_are_lost_pages(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_bad_block_is_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(log_end, "left_by_crash", lambda *_, **__: True)
+    patch.setattr(segment_scan, "left_by_crash", lambda *_, **__: True)
 
 
 # --- clocks -----------------------------------------------------------------------------------

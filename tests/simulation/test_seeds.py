@@ -73,7 +73,7 @@ def test_seeds_cover_what_matters() -> None:
     """A selection of seeds has seen each kind of trouble and each kind of outcome."""
     kinds: set[str] = set()
     outcomes: set[tuple[str, str]] = set()
-    for seed in (*range(0, 40, 2), 3):
+    for seed in (*range(0, 40, 2), 9):
         seen = played(run_seed, seed)
         kinds |= seen.kinds
         outcomes |= seen.outcomes
