@@ -35,7 +35,8 @@ _VERSION = b"1"
 
 @dataclass(frozen=True, slots=True)
 class GroupCounts:
-    """The groups of a topic by tenant; never fewer than there are, unless one is made just now."""
+    """The groups of a topic by tenant; fewer than there are only while one is made, or if servers
+    of an earlier version, which count none, made some."""
 
     of_tenant: Mapping[str, int]
 

@@ -28,7 +28,7 @@ from opentalos.log.segment.format import (
     is_segment_of,
     parse_file_name,
 )
-from opentalos.log.segment.scan import judge_bad_block, valid_blocks
+from opentalos.log.segment.scan import BadBlock, judge_bad_block
 from opentalos.log.segment.view import read_side_index
 from opentalos.model.errors import CorruptLog, NotFound
 from opentalos.model.message import Durability, PartitionKey
@@ -98,12 +98,11 @@ class Losses:
             if fault:
                 lost.append(lost_text(path, fault))
         path = last.segment.path(key)
-        files, _ = await self._journals.lay_over(path, last.journal)
-        if (position := last.end.position) < files.length:
-            bad = await judge_bad_block(files, path, last.seed, position, files.length)
+        bad = await self._behind(path, last.journal, last.seed, last.end.position)
+        if bad is not None:
             flushed = last.durability is Durability.FLUSHED
             if not (bad.crash and (bad.acknowledged <= last.next_offset or flushed)):
-                lost.append(f"{path} is damaged at position {position}")
+                lost.append(f"{path} is damaged at position {last.end.position}")
         path = index_path(last.segment.path(key))
         side = await read_side_index(self._files, path, BLOCK_HEADER_BYTES)
         if side is not None and side.epoch == last.segment.epoch:
@@ -146,22 +145,21 @@ class Losses:
             return len(raw) == SEGMENT_HEADER_BYTES and any(raw)
         if not is_segment_of(header, path):
             return False  # of another partition
-        return await self._is_rotten(path, held, header.seed, SEGMENT_HEADER_BYTES)
+        bad = await self._behind(path, held, header.seed, SEGMENT_HEADER_BYTES)
+        return bad is not None and not bad.crash
 
-    async def _is_rotten(self, path: str, journal: str, seed: int, position: int) -> bool:
-        """Whether there are bytes from ``position`` on that no crash leaves."""
+    async def _behind(self, path: str, journal: str, seed: int, position: int) -> BadBlock | None:
+        """What there is from ``position`` on, where no valid block begins; None: nothing."""
         files, _ = await self._journals.lay_over(path, journal)
         if position >= files.length:
-            return False
-        return not (await judge_bad_block(files, path, seed, position, files.length)).crash
+            return None
+        return await judge_bad_block(files, path, seed, position, files.length)
 
     async def ends_within(self, last: Piece, key: PartitionKey) -> bool:
         """Whether the last segment has messages, or may have, behind those that are whole."""
-        path, position = last.segment.path(key), last.end.position
-        files, _ = await self._journals.lay_over(path, last.journal)
-        async for _ in valid_blocks(files, path, last.seed, position + 1, files.length):
-            return True
-        return await self._is_rotten(path, last.journal, last.seed, position)
+        path = last.segment.path(key)
+        bad = await self._behind(path, last.journal, last.seed, last.end.position)
+        return bad is not None and (bad.followed or not bad.crash)
 
 
 def _may_lack(path: str, last: Piece, after: Manifest, before: Manifest) -> bool:

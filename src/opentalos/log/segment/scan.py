@@ -285,6 +285,7 @@ class BadBlock(NamedTuple):
 
     acknowledged: int  # the largest ``committed`` of the valid blocks behind; 0: there are none
     crash: bool  # whether a crash can have left the bytes up to the next of them
+    followed: bool  # whether there is a valid block behind
 
 
 async def judge_bad_block(
@@ -298,7 +299,7 @@ async def judge_bad_block(
     room_bytes = behind - position
     raw = await files.read(path, position=position, bytes_max=min(room_bytes, JUDGED_BYTES_MAX))
     crash = left_by_crash(raw, position, room_bytes, seed, at_end=behind == length)
-    return BadBlock(acknowledged, crash)
+    return BadBlock(acknowledged, crash, behind < length)
 
 
 def _claimed_bytes(raw: bytes, at: int) -> int:

@@ -144,6 +144,22 @@ class Timed(Protocol):
 M = TypeVar("M", bound=Timed)
 
 
+class _Identified(Protocol):
+    @property
+    def who(self) -> MemberId: ...
+
+
+_Member = TypeVar("_Member", bound=_Identified)
+
+
+def member_of(members: Mapping[str, _Member], who: MemberId) -> _Member | None:
+    """The member that speaks again, a static one perhaps under another id."""
+    known = members.get(who.member)
+    if known is None and who.instance is not None:
+        known = next((m for m in members.values() if m.who.instance == who.instance), None)
+    return known
+
+
 class HostedMembers(ABC, Generic[M]):
     """What groups of both protocols share: who holds what, and the timer of the state machine."""
 
@@ -234,7 +250,8 @@ class HostedGroup(HostedMembers[ClassicGroup]):
 
     async def join(self, caller: Principal, request: JoinRequest) -> JoinOutcome:
         """Returns once the generation begins."""
-        if self._no_room(request.memory_bytes - self._memory_of(request.who)):
+        before = member_of(self.machine.members, request.who)
+        if self._no_room(request.memory_bytes - (before.memory_bytes if before else 0)):
             refusal = Refusal.GROUP_MAX_SIZE_REACHED
             return JoinOutcome(refusal=refusal, member=request.who.member)
         joining = Holder(caller, request.host)
@@ -296,15 +313,6 @@ class HostedGroup(HostedMembers[ClassicGroup]):
                 answer.set_exception(PartitionNotServing("the consumer group moved"))
 
     # --- inside ----------------------------------------------------------------------------------
-
-    def _memory_of(self, who: MemberId) -> int:
-        """What the member takes that joins again, a static one perhaps under a new id."""
-        members = self.machine.members
-        known = members.get(who.member)
-        if known is None and who.instance is not None:
-            same = (m for m in members.values() if m.who.instance == who.instance)
-            known = next(same, None)
-        return known.memory_bytes if known is not None else 0
 
     def _expect(self, kind: type[O]) -> "tuple[int, asyncio.Future[O]]":
         self._tickets += 1

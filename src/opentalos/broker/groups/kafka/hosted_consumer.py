@@ -10,6 +10,7 @@ from opentalos.broker.groups.kafka.hosted import (
     Holder,
     HostedMembers,
     Surroundings,
+    member_of,
     released,
 )
 from opentalos.broker.values import Topic
@@ -48,7 +49,8 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
         """
         says_more = heartbeat.names is not None or heartbeat.regex is not None
         if heartbeat.epoch == JOINS or (heartbeat.epoch > JOINS and says_more):
-            text = self._no_room(heartbeat.memory_bytes - self._said_bytes(heartbeat.who))
+            known = member_of(self.machine.members, heartbeat.who)
+            text = self._no_room(heartbeat.memory_bytes - (known.said_bytes if known else 0))
             if text:
                 refusal, member = Refusal.GROUP_MAX_SIZE_REACHED, heartbeat.who.member
                 return ConsumerAnswer(refusal=refusal, text=text, member=member)
@@ -62,15 +64,6 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
         if answer.assignment:
             await self._grant(answer.member, answer.assignment)
         return answer
-
-    def _said_bytes(self, who: MemberId) -> int:
-        """What the member takes already, a static one perhaps under another id."""
-        members = self.machine.members
-        known = members.get(who.member)
-        if known is None and who.instance is not None:
-            same = (m for m in members.values() if m.who.instance == who.instance)
-            known = next(same, None)
-        return known.said_bytes if known is not None else 0
 
     def _counts(self, heartbeat: ConsumerHeartbeat) -> Mapping[str, int]:
         wanted = set(heartbeat.topics or ())

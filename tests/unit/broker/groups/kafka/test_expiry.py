@@ -12,7 +12,7 @@ from opentalos.broker.groups.group_names import user_of
 from opentalos.broker.groups.kafka.requests import MemberId
 from opentalos.broker.values import ConsumeUnit, Topic
 from opentalos.group.kafka.leases import NewPosition
-from opentalos.model.errors import NotOwner
+from opentalos.model.errors import ConsumerGroupWorking, NotOwner
 from opentalos.model.limits import LogLimits
 from opentalos.model.settings.kafka import KafkaGroupLimits
 
@@ -193,6 +193,28 @@ async def test_only_the_coordinator_of_a_group_lets_it_expire(
         with monkeypatch.context() as patch:
             patch.setattr(w.broker.context.ownership, "check_group", elsewhere)
             assert await expire(w) == 0
+        assert await expire(w) == 1
+        assert await groups(w, topic) == []
+
+
+async def test_a_group_with_members_that_are_not_known_as_such_counts_as_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of an administrator are another tenant's; only the leases in the rows show them."""
+
+    async def working(*_: object, **__: object) -> bool:
+        raise ConsumerGroupWorking("a member holds a partition")
+
+    async with world(kafka_group=LIMITS) as w:
+        topic = await topic_with_messages(w)
+        await commit_alone(w, topic)
+        w.clock.now_ms += WEEK_MS
+        with monkeypatch.context() as patch:
+            patch.setattr(w.broker.groups.directory, "delete_group", working)
+            assert await expire(w) == 0
+        w.clock.now_ms += WEEK_MS - 1
+        assert await expire(w) == 0
+        w.clock.now_ms += 1
         assert await expire(w) == 1
         assert await groups(w, topic) == []
 
