@@ -10,7 +10,7 @@ thread.
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 TURNS_MAX = 2  # at once; as many as there are threads
 SHORT_ITEMS = 256  # topics or partitions: so few take less than 1 ms to convert
+BEGUN_AT_ONCE = 16  # tasks, whose first steps are run in one pass of the loop
 SHORT_BYTES = 32 << 10  # work on fewer bytes needs no turn; it takes less than 1 ms
 
 
@@ -155,6 +156,32 @@ class LongWork:
                 converted += [convert(item) for item in items[start : start + SHORT_ITEMS]]
                 await turn.pause()
         return converted
+
+    async def pieces(
+        self, items: Sequence[S], size: int = SHORT_ITEMS
+    ) -> AsyncIterator[Sequence[S]]:
+        """So many items at a time, with a pause in between; for work that waits for others."""
+        if len(items) <= size:
+            yield items
+            return
+        for start in range(0, len(items), size):
+            if start:
+                await self.pause()
+            yield items[start : start + size]
+
+    async def gather(self, works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """Run all at the same time, but begin them in pieces. None of them may raise."""
+        tasks: list[asyncio.Task[T]] = []
+        try:
+            async for some in self.pieces(works, BEGUN_AT_ONCE):
+                tasks += [asyncio.ensure_future(work) for work in some]
+            return [await task for task in tasks]
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            for work in works[len(tasks) :]:
+                work.close()
+            raise
 
     async def pause(self) -> None:
         """Like ``Turn.pause``, for work that waits for others in between and so takes no turn."""

@@ -3,11 +3,13 @@
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.groups.lag.figures import LagFigures
 from opentalos.broker.groups.metrics import MetricService
+from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.broker.peer_rpc.remote_logs import Question, RemoteLogs, Wanted
 from opentalos.broker.values import Topic
 from opentalos.catalog.access.authorize import permissions_of
@@ -78,11 +80,16 @@ class OverviewService:
         ]
         return sorted(found, key=lambda topic: (topic.name, topic.owner))
 
-    def usable_topics(self, caller: Principal) -> Sequence[Topic]:
+    async def usable_topics(self, caller: Principal) -> Sequence[Topic]:
         """Every topic on which the caller has any permission, by name."""
-        topics = of_tenants(self._context.topics.all())
-        found = [topic for topic in topics if permissions_of(caller, topic)]
-        return sorted(found, key=lambda topic: (topic.name, topic.owner))
+        found: list[Topic] = []
+        topics, work = of_tenants(self._context.topics.all()), self._context.work
+        for start in range(0, len(topics), SHORT_ITEMS):
+            if start:
+                await work.pause()
+            some = topics[start : start + SHORT_ITEMS]
+            found += [topic for topic in some if permissions_of(caller, topic)]
+        return sorted(found, key=attrgetter("name", "owner"))
 
     def permissions(self, caller: Principal, topic: Topic) -> Permission:
         """What the caller may do with a topic."""

@@ -1,12 +1,22 @@
 """One request of a Kafka client, and who sent it."""
 
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
+from opentalos.broker.long_work import SHORT_ITEMS, LongWork
 from opentalos.model.identity import GUEST, Principal
 from opentalos.wire.kafka.apis import Api, RequestHeader, write_response
+from opentalos.wire.kafka.codec import MessageTooLarge, Pace, TooManyItems, give_up
 from opentalos.wire.kafka.spec import KafkaStruct
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+_log = logging.getLogger("opentalos.kafka")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,6 +39,11 @@ class ClientSession:
     closed: bool = False  # the connection is gone
     closers: list[Callable[[], object]] = field(default_factory=list)  # called once it is
 
+    @property
+    def tenant(self) -> str:
+        """Whose requests these are; a guest, and who is not known yet, counts by address."""
+        return f"/{self.network}" if self.caller.anonymous else self.caller.owner_id
+
     def close(self) -> None:
         """The connection is gone."""
         self.closed = True
@@ -36,24 +51,40 @@ class ClientSession:
             closer()
 
 
-class KafkaCall:
-    """A decoded request. It is answered once, in any order: the connection keeps the order."""
+class Received(NamedTuple):
+    """A decoded request. ``items``: of all its arrays."""
 
-    __slots__ = ("_done", "answered", "api", "gone", "header", "request", "session")
+    api: Api
+    header: RequestHeader
+    request: Any
+    items: int = 0
+
+
+class KafkaCall:
+    """A decoded request. It is answered once, in any order: the connection keeps the order.
+
+    Whoever works on many items awaits ``piece`` for each, so that the loop does other work too.
+    """
+
+    __slots__ = (
+        "_done", "_left", "_work", "_writing", "answered", "api", "gone", "header", "items",
+        "request", "session",
+    )  # fmt: skip
 
     def __init__(
         self,
-        api: Api,
-        header: RequestHeader,
-        request: Any,
+        received: Received,
         session: ClientSession,
+        work: LongWork,
         done: Callable[["KafkaCall", list[bytes | bytearray | memoryview]], None],
     ) -> None:
-        self.api, self.header, self.request, self.session = api, header, request, session
-        self._done = done
+        self.api, self.header, self.request, self.items = received
+        self.session, self._work, self._done = session, work, done
         self.answered = False
         # Called when nobody waits for the answer any more; set by who can end the work early.
         self.gone: Callable[[], object] | None = None
+        self._left = SHORT_ITEMS
+        self._writing: asyncio.Task[None] | None = None
 
     @property
     def caller(self) -> Principal:
@@ -75,10 +106,48 @@ class KafkaCall:
         """The client's id and its number of the request; both are its own choice."""
         return f"{self.header.client_id or ''}/{self.header.correlation_id}"
 
+    async def piece(self, items: int = 1) -> None:
+        """So many items are next; in between, others have their turn."""
+        self._left -= items
+        if self._left < 0:
+            self._left = SHORT_ITEMS - items
+            await self._work.pause()
+
+    async def each(self, items: Sequence[S], convert: Callable[[S], T], cost: int = 1) -> list[T]:
+        """Convert items one by one, in pieces. Args: cost: of each, in items of ``piece``."""
+        size, converted = max(1, SHORT_ITEMS // cost), list[T]()
+        for start in range(0, len(items), size):
+            some = items[start : start + size]
+            await self.piece(cost * len(some))
+            converted += map(convert, some)
+        return converted
+
     def answer(self, response: KafkaStruct) -> None:
-        """Send a response."""
-        raw = write_response(self.api, self.version, self.header.correlation_id, response)
-        self.answer_raw([raw])
+        """Send a response; one with many items later, encoded in pieces."""
+        write = partial(write_response, self.api, self.version, self.header.correlation_id)
+        try:
+            self.answer_raw([write(response, Pace(give_up))])
+        except TooManyItems:
+            writing = self._write_long(partial(write, response))
+            self._writing = asyncio.get_running_loop().create_task(writing)
+
+    async def _write_long(self, write: Callable[[Pace], bytearray]) -> None:
+        try:
+            async with self._work.turn(self.session.tenant, patient=True) as turn:
+                raw = await turn.in_pieces(lambda pause: write(Pace(pause)))
+        except MessageTooLarge as error:
+            _log.warning(
+                "closing a connection: the answer to %s has %s",
+                self.api.key.name, error, extra={"peer": self.peer},
+            )  # fmt: skip
+            self.session.ends = True
+            self.answer_raw([])
+        except Exception:
+            self.session.ends = True
+            self.answer_raw([])
+            raise
+        else:
+            self.answer_raw([raw])
 
     def answer_raw(self, pieces: list[bytes | bytearray | memoryview]) -> None:
         """Send a whole response with its size and header; no pieces: none is sent."""

@@ -31,6 +31,7 @@ _COPIED_BYTES = 64 << 10
 _IN_PLACE_BYTES = 64 << 10
 # Nor is a larger one: its memory would be cleared, which holds the loop, for a few bytes sent.
 _IN_PLACE_BYTES_MAX = 4 << 20
+_ITEM_BYTES = 200  # of memory, for an item of a request with many; those of others are few
 _SIZE = struct.Struct(">i")
 
 _log = logging.getLogger("opentalos.kafka")
@@ -43,8 +44,13 @@ class CallStart(Protocol):
 
     def decode(
         self, frame: memoryview, session: ClientSession, connection: "KafkaConnection"
+    ) -> KafkaCall | None:
+        """The call of a frame; None: ``decode_long`` has to read it. Raises: KafkaFormatError."""
+
+    async def decode_long(
+        self, frame: memoryview, session: ClientSession, connection: "KafkaConnection"
     ) -> KafkaCall:
-        """The call of a frame. Raises: KafkaFormatError."""
+        """The call of a frame with many items, read in pieces. Raises: KafkaFormatError."""
 
     def admit(self, session: ClientSession, found: Mapping[str, Any] | None) -> None:
         """Say who a client with this certificate is, before it authenticates."""
@@ -57,12 +63,14 @@ class CallStart(Protocol):
 
 
 class _Pending:
-    """A request from its frame to its response. ``hold``: the memory that it takes."""
+    """A request from its frame to its response. ``hold``: the memory that it takes; ``items``:
+    that its items take, if they are many."""
 
-    __slots__ = ("call", "hold", "pieces")
+    __slots__ = ("call", "hold", "items", "pieces")
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
+        self.items: Hold | None = None
         self.call: KafkaCall | None = None
         self.pieces: Pieces | None = None  # None: not answered yet
 
@@ -90,13 +98,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._left_unread = 0  # when the client was last seen to read
         self._stalled = self._paused = self._ending = self._starting = self._partial = False
         self._sends_soon = False
+        self._decoding: asyncio.Task[None] | None = None  # of the first request that waits
         self._known = False  # counted for its tenant
 
     @property
     def tenant(self) -> str:
         """Whose memory the requests take; a guest, and who is not known yet, counts by address."""
-        caller = self.session.caller
-        return f"/{self.network}" if caller.anonymous else caller.owner_id
+        return self.session.tenant
 
     @property
     def stranger(self) -> bool:
@@ -271,7 +279,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _start_next(self) -> bool:
         """False: it has to wait, or the connection ends."""
-        if self.session.ends:
+        if self.session.ends or self._decoding is not None:
             return False
         frame, pending = self._waiting[0]
         if pending.call is None:
@@ -284,6 +292,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._drop_waiting()
                 self._refuse(str(error))
                 return False
+            if pending.call is None:
+                self._decoding = self._loop.create_task(self._decode_long(frame, pending))
+                return False
         overlaps = self._gateway.overlaps(pending.call)
         if self._alone or (self._under_way and not overlaps):
             return False
@@ -293,6 +304,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.deadline_s = math.inf
         self._gateway.start(pending.call)
         return True
+
+    async def _decode_long(self, frame: memoryview, pending: _Pending) -> None:
+        """Decode the first request that waits; meanwhile none is started."""
+        try:
+            call = await self._gateway.decode_long(frame, self.session, self)
+            if not self._waiting or self._waiting[0][1] is not pending:
+                return  # it was dropped meanwhile
+            pending.items = self._port.memory.take(self, call.items * _ITEM_BYTES, only=False)
+            if pending.items is None:
+                raise KafkaFormatError("the requests of its tenant have too many items together")
+            pending.call = call
+        except KafkaFormatError as error:
+            self._drop_waiting()
+            self._refuse(str(error))
+        finally:
+            self._decoding = None
+        self._pump()
 
     def answered(self, call: KafkaCall, pieces: Pieces) -> None:
         """A call was answered. What a pass of the loop answers is sent at its end, in one write,
@@ -314,7 +342,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             pending = under_way.popleft()
             self._alone = False  # if one was alone, it was this one
             out += pending.pieces or []
-            self._port.memory.release(pending.hold)
+            self._release(pending)
         if self._transport is None:
             return
         if out:
@@ -431,7 +459,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             waiting.append(self._reserved)
             self._reserved = None
         for pending in waiting:
-            self._port.memory.release(pending.hold)
+            self._release(pending)
+
+    def _release(self, pending: _Pending) -> None:
+        self._port.memory.release(pending.hold)
+        if pending.items is not None:
+            self._port.memory.release(pending.items)
 
     def abort(self) -> None:
         """Cut the connection without waiting."""

@@ -16,6 +16,7 @@ from opentalos.wire.kafka.errors import ErrorCode
 SESSIONS_MAX: Final = 2_000
 SESSIONS_OF_CALLER_MAX: Final = 500
 PLACES_MAX: Final = 10_000  # partitions of one session
+PLACES_OF_CALLER_MAX: Final = 200_000  # of all its sessions, which take some hundred bytes each
 NO_SESSION: Final = 0
 EPOCH_ONCE: Final = -1  # of a request outside of any session
 EPOCH_FIRST: Final = 0  # of the request that opens one
@@ -47,12 +48,13 @@ class FetchSession:
         self.places: dict[Key, Wanted] = {}
         self.shown: dict[Key, Shown] = {}
 
-    def change(self, wanted: dict[Key, Wanted], forgotten: Iterable[Key]) -> None:
-        """Apply a request."""
+    def change(self, wanted: dict[Key, Wanted], forgotten: Iterable[Key]) -> dict[Key, Wanted]:
+        """Apply a request; what is read then."""
         for key in forgotten:
             self.places.pop(key, None)
             self.shown.pop(key, None)
         self.places.update(wanted)
+        return self.places
 
     def read_last(self, keys: Iterable[Key]) -> None:
         """Those that had messages come after the others next time."""
@@ -96,12 +98,26 @@ class FetchSessions:
             raise RefusedSession(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         return session
 
+    def change(
+        self, session: FetchSession, wanted: dict[Key, Wanted], forgotten: Iterable[Key]
+    ) -> dict[Key, Wanted]:
+        """Apply a request to a session; what is read then. Raises: RefusedSession: too much."""
+        places = session.change(wanted, forgotten)
+        if len(places) > PLACES_MAX or (wanted and self._crowded(session.caller, 0)):
+            session.places, session.shown = {}, {}
+            raise RefusedSession(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return places
+
+    def _crowded(self, caller: str, more: int) -> bool:
+        held = sum(len(each.places) for each in self._open if each.caller == caller)
+        return held + more > PLACES_OF_CALLER_MAX
+
     def open(self, client: ClientSession, wanted: dict[Key, Wanted]) -> FetchSession | None:
         """A new session; None: there are too many."""
         mine = sum(session.caller == client.caller.id for session in self._open)
         if len(self._open) >= SESSIONS_MAX or mine >= SESSIONS_OF_CALLER_MAX:
             return None
-        if len(wanted) > PLACES_MAX:
+        if len(wanted) > PLACES_MAX or self._crowded(client.caller.id, len(wanted)):
             return None
         self._last = self._last % _EPOCH_MAX + 1
         session = client.state[FetchSession] = FetchSession(self._last, client.caller.id)

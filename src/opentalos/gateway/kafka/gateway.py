@@ -11,13 +11,14 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.broker import Broker
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.http.tls_connection import certificate_of
-from opentalos.gateway.kafka.call import ClientSession, KafkaCall
+from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Received
 from opentalos.gateway.kafka.connection import KafkaConnection
 from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.fetch_sessions import FetchSessions
@@ -27,15 +28,26 @@ from opentalos.gateway.slots import Slots
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import InvalidCredential, TalosError
 from opentalos.model.identity import Principal
-from opentalos.wire.kafka.apis import Api, ApiKey, api_of, read_header, read_request
-from opentalos.wire.kafka.codec import Cursor, KafkaFormatError
+from opentalos.wire.kafka.apis import (
+    Api,
+    ApiKey,
+    RequestHeader,
+    api_of,
+    read_header,
+    read_request,
+)
+from opentalos.wire.kafka.codec import (
+    ITEMS_MAX,
+    Cursor,
+    KafkaFormatError,
+    Pace,
+    TooManyItems,
+    give_up,
+)
 from opentalos.wire.kafka.produce_codec import read_produce
 from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
 
 CALLS_MAX: Final = 10_000  # under way, long polls included
-# Topics and partitions of one Produce request, which are decoded and answered in one step. One of
-# 1 MiB, the most that Kafka's clients send by default, has room for 14,000 batches.
-PRODUCE_ITEMS_MAX: Final = 20_000
 CALLS_KEPT: Final = 100  # of them, for administrators
 
 ENDS_WITH_CLIENT: Final = frozenset((ApiKey.FETCH,))  # it only waits and reads
@@ -65,6 +77,7 @@ class Served(NamedTuple):
         versions: those we serve, within what the definitions have.
         open: also before the client has authenticated.
         overlaps: it may begin while others of the connection that overlap are under way.
+        items_max: of its arrays; one with more ends the connection.
     """
 
     handle: Callable[[Services, KafkaCall], Awaitable[KafkaStruct | None] | None]
@@ -72,6 +85,7 @@ class Served(NamedTuple):
     open: bool = False
     direct: bool = False
     overlaps: bool = False
+    items_max: int = ITEMS_MAX
 
 
 Table = Mapping[ApiKey, Served]
@@ -87,28 +101,50 @@ class KafkaGateway:
 
     def decode(
         self, frame: memoryview, session: ClientSession, connection: KafkaConnection
-    ) -> KafkaCall:
-        """The call of a frame. Raises: KafkaFormatError: also for what is not served."""
+    ) -> KafkaCall | None:
+        """The call of a frame; None: it has so many items that ``decode_long`` has to read them.
+
+        Raises: KafkaFormatError: also for what is not served.
+        """
         cursor = Cursor(frame)
-        header = read_header(cursor)
-        served = self._find(header.api_key)
-        api = api_of(ApiKey(header.api_key))
+        served, api, header = self._head(cursor)
         if api.key is ApiKey.API_VERSIONS and not includes(served.versions, header.version):
             # The client learns from the answer which versions there are.
             header = header._replace(version=api.versions[0])
-            request = api.request()
             session.state[UnknownVersion] = True
-            return KafkaCall(api, header, request, session, connection.answered)
+            return self._call(Received(api, header, api.request()), session, connection)
         if not includes(served.versions, header.version):
             raise KafkaFormatError(f"{api.key.name} version {header.version} is not served")
         if not served.open:
             check_session(session, api)
         found = read_produce(header.version, cursor) if api.key is ApiKey.PRODUCE else None
-        if found is None:
-            if api.key is ApiKey.PRODUCE:
-                cursor.items_left = PRODUCE_ITEMS_MAX
-            found = read_request(api, header.version, cursor)
-        return KafkaCall(api, header, found, session, connection.answered)
+        if found is not None:
+            return self._call(Received(api, header, found), session, connection)
+        try:
+            received = _body(served, api, header, cursor, give_up)
+        except TooManyItems:
+            return None
+        return self._call(received, session, connection)
+
+    async def decode_long(
+        self, frame: memoryview, session: ClientSession, connection: KafkaConnection
+    ) -> KafkaCall:
+        """What ``decode`` did not read, in pieces. Raises: KafkaFormatError."""
+        cursor = Cursor(frame)
+        head = self._head(cursor)
+        async with self._services.broker.work.turn(session.tenant, patient=True) as turn:
+            received = await turn.in_pieces(partial(_body, *head, cursor))
+        return self._call(received, session, connection)
+
+    def _call(
+        self, received: Received, session: ClientSession, connection: KafkaConnection
+    ) -> KafkaCall:
+        return KafkaCall(received, session, self._services.broker.work, connection.answered)
+
+    def _head(self, cursor: Cursor) -> tuple[Served, Api, RequestHeader]:
+        header = read_header(cursor)
+        served = self._find(header.api_key)
+        return served, api_of(ApiKey(header.api_key)), header
 
     def _find(self, key: int) -> Served:
         try:
@@ -218,6 +254,14 @@ def check_session(session: ClientSession, api: Api) -> None:
             session.caller = session.check()
         except InvalidCredential as error:
             raise KafkaFormatError(f"{api.key.name}: {error}") from error
+
+
+def _body(
+    served: Served, api: Api, header: RequestHeader, cursor: Cursor, pause: Callable[[], None]
+) -> Received:
+    cursor.items_left, cursor.pace = served.items_max, Pace(pause)
+    found = read_request(api, header.version, cursor)
+    return Received(api, header, found, served.items_max - cursor.items_left)
 
 
 class UnknownVersion:

@@ -12,7 +12,15 @@ from enum import IntEnum
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from opentalos.wire.kafka.codec import Cursor, KafkaFormatError, decode, encode, read_unsigned
+from opentalos.wire.kafka.codec import (
+    Cursor,
+    KafkaFormatError,
+    Pace,
+    Paced,
+    decode,
+    encode,
+    read_unsigned,
+)
 from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
 
 _GENERATED: Final = "opentalos.wire.kafka._generated"
@@ -114,9 +122,10 @@ def read_header(cursor: Cursor) -> RequestHeader:
 
 def skip_tags(cursor: Cursor) -> None:
     """Pass over tagged fields that nobody knows. Raises: KafkaFormatError."""
-    for _ in range(cursor.items(read_unsigned(cursor))):
-        read_unsigned(cursor)
-        cursor.take(read_unsigned(cursor))
+    for piece in cursor.pieces(read_unsigned(cursor)):
+        for _ in piece:
+            read_unsigned(cursor)
+            cursor.take(read_unsigned(cursor))
 
 
 def read_request(api: Api, version: int, cursor: Cursor) -> Any:
@@ -130,9 +139,12 @@ def read_request(api: Api, version: int, cursor: Cursor) -> Any:
     return decode(api.request, version, cursor)
 
 
-def write_answer_head(api: Api, version: int, correlation_id: int) -> bytearray:
+def write_answer_head(
+    api: Api, version: int, correlation_id: int, pace: Pace | None = None
+) -> bytearray:
     """The header of a response, behind four bytes for the size; ``finish`` sets them."""
-    out = bytearray(SIZE.size)
+    out = bytearray() if pace is None else Paced(pace)
+    out += bytes(SIZE.size)
     out += _ANSWER_HEAD.pack(correlation_id)
     # Clients read the answer to ApiVersions before they know what the server supports.
     if api.is_flexible(version) and api.key is not ApiKey.API_VERSIONS:
@@ -140,9 +152,11 @@ def write_answer_head(api: Api, version: int, correlation_id: int) -> bytearray:
     return out
 
 
-def write_response(api: Api, version: int, correlation_id: int, response: KafkaStruct) -> bytearray:
-    """A whole response with its size."""
-    out = write_answer_head(api, version, correlation_id)
+def write_response(
+    api: Api, version: int, correlation_id: int, response: KafkaStruct, pace: Pace | None = None
+) -> bytearray:
+    """A whole response with its size. Raises: what the pace raises; with one: MessageTooLarge."""
+    out = write_answer_head(api, version, correlation_id, pace)
     encode(response, version, out)
     return finish(out)
 

@@ -1,19 +1,23 @@
 """Structs to bytes and back, by version; sans-io.
 
 What was received is never believed: each length is compared with the bytes that are left before
-anything is made of it, and a message has at most ``ITEMS_MAX`` items in its arrays. Readers and
-writers are made once per struct and version, and kept in ``StructSpec.plans``.
+anything is made of it, and a message has at most ``ITEMS_MAX`` items in its arrays. Many items take
+long, so a ``Pace`` counts what is in them, and may pause or give up. Readers and writers are made
+once per struct and version, and kept in ``StructSpec.plans``.
 
 Source: Apache Kafka 4.3, protocol guide (types); KIP-482 (compact lengths and tagged fields).
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from opentalos.wire.kafka.spec import KafkaStruct, KafkaType, StructSpec, includes
 
-ITEMS_MAX: Final = 200_000  # an item costs up to some hundred bytes of memory, and one on the wire
+ITEMS_MAX: Final = 50_000  # an item costs up to some hundred bytes of memory, and one on the wire
+PIECE_VALUES: Final = 600  # read or written without a pause; less than 1 ms
+_VALUE_BYTES: Final = 4 << 10  # which to copy takes as long as a value
+WRITTEN_BYTES_MAX: Final = 100 << 20  # of a message with many items; as much as most clients take
 _STRING_BYTES_MAX: Final = 32_767  # with a length of 16 bits
 _VARINT_BITS_MAX: Final = 35
 _UUID_BYTES: Final = 16
@@ -28,14 +32,49 @@ class KafkaFormatError(Exception):
     """Received bytes are no message of the version they claim."""
 
 
+class TooManyItems(Exception):
+    """A message has more items than an event loop reads or writes at once."""
+
+
+class MessageTooLarge(Exception):
+    """A message to write has more bytes than ``WRITTEN_BYTES_MAX``."""
+
+
+class Pace:
+    """Counts the values in arrays, and calls ``pause`` after each ``PIECE_VALUES`` of them."""
+
+    __slots__ = ("_left", "_pause")
+
+    def __init__(self, pause: Callable[[], None]) -> None:
+        self._left, self._pause = PIECE_VALUES, pause
+
+    def step(self, values: int) -> None:
+        """So many values are next. Raises: what ``pause`` raises."""
+        self._left -= values
+        if self._left < 0:
+            self._left = PIECE_VALUES - values
+            self._pause()
+
+
+def give_up() -> None:
+    """The pause of who has no time for more than a piece. Raises: TooManyItems."""
+    raise TooManyItems
+
+
 class Cursor:
     """A position in received bytes, and how many more array items they may have."""
 
-    __slots__ = ("data", "items_left", "position")
+    __slots__ = ("data", "items_left", "pace", "position")
 
-    def __init__(self, data: bytes | bytearray | memoryview, position: int = 0) -> None:
-        self.data, self.position = memoryview(data), position
-        self.items_left = ITEMS_MAX
+    def __init__(
+        self,
+        data: bytes | bytearray | memoryview,
+        position: int = 0,
+        pace: Pace | None = None,
+        items_max: int = ITEMS_MAX,
+    ) -> None:
+        self.data, self.position, self.pace = memoryview(data), position, pace
+        self.items_left = items_max
 
     def take(self, count: int) -> memoryview:
         """The next bytes. Raises: KafkaFormatError: there are not so many."""
@@ -58,6 +97,31 @@ class Cursor:
             )
         self.items_left -= count
         return count
+
+    def pieces(self, count: int, values: int = 1) -> Iterator[range]:
+        """The numbers of so many items, each of so many values, a piece at a time.
+
+        Raises: also what the pace raises.
+        """
+        whole, pace = range(self.items(count)), self.pace
+        if pace is None:
+            yield whole
+            return
+        size = max(1, PIECE_VALUES // values)
+        for start in range(0, count, size):
+            piece = whole[start : start + size]
+            pace.step(len(piece) * values)
+            yield piece
+
+
+class Paced(bytearray):
+    """Where a message with many items is written."""
+
+    __slots__ = ("pace",)
+
+    def __init__(self, pace: Pace) -> None:
+        super().__init__()
+        self.pace = pace
 
 
 class EncodedItems(NamedTuple):
@@ -153,7 +217,7 @@ def _uuid_reader(cursor: Cursor) -> bytes:
 
 def _sized_reader(name: str, compact: bool, nullable: bool) -> Read:
     read_length = _length if compact else _read_int16 if name == "string" else _read_int32
-    make = _MAKERS[name]
+    make, copies = _MAKERS[name], name != "records"
 
     def read(cursor: Cursor) -> Any:
         position = cursor.position
@@ -161,6 +225,8 @@ def _sized_reader(name: str, compact: bool, nullable: bool) -> Read:
         if length < 0:
             _check_null(length, nullable, position)
             return None
+        if length > _VALUE_BYTES and copies and cursor.pace is not None:
+            cursor.pace.step(length // _VALUE_BYTES)
         return make(cursor.take(length))
 
     return read
@@ -171,7 +237,7 @@ def _check_null(length: int, nullable: bool, position: int) -> None:
         raise KafkaFormatError(f"a length of {length} at position {position}")
 
 
-def _array_reader(item: Read, compact: bool, nullable: bool) -> Read:
+def _array_reader(item: Read, values: int, compact: bool, nullable: bool) -> Read:
     read_length = _length if compact else _read_int32
 
     def read(cursor: Cursor) -> list[Any] | None:
@@ -180,7 +246,9 @@ def _array_reader(item: Read, compact: bool, nullable: bool) -> Read:
         if length < 0:
             _check_null(length, nullable, position)
             return None
-        return [item(cursor) for _ in range(cursor.items(length))]
+        if not length:
+            return []
+        return [item(cursor) for piece in cursor.pieces(length, values) for _ in piece]
 
     return read
 
@@ -200,7 +268,7 @@ def _nullable_struct_reader(item: Read) -> Read:
 def _reader(kind: KafkaType, version: int, compact: bool, nullable: bool) -> Read:
     if kind.item is not None:
         item = _reader(kind.item, version, compact, False)
-        return _array_reader(item, compact, nullable)
+        return _array_reader(item, _values(kind.item, version), compact, nullable)
     if kind.struct is not None:
         spec = kind.struct.SPEC
         plan = _plan(spec, version)
@@ -217,7 +285,15 @@ def _reader(kind: KafkaType, version: int, compact: bool, nullable: bool) -> Rea
 def _read_struct(spec: StructSpec, plan: "_Plan", cursor: Cursor) -> Any:
     values = {name: read(cursor) for name, read, _ in plan.fields}
     if plan.flexible:
-        for _ in range(cursor.items(read_unsigned(cursor))):
+        count = read_unsigned(cursor)
+        if count:
+            _read_tagged(plan, values, count, cursor)
+    return spec.make(**values)
+
+
+def _read_tagged(plan: "_Plan", values: dict[str, Any], count: int, cursor: Cursor) -> None:
+    for piece in cursor.pieces(count):
+        for _ in piece:
             tag, size = read_unsigned(cursor), read_unsigned(cursor)
             end = cursor.position + size
             known = plan.tagged.get(tag)
@@ -227,7 +303,15 @@ def _read_struct(spec: StructSpec, plan: "_Plan", cursor: Cursor) -> Any:
             values[known.name] = known.read(cursor)
             if cursor.position != end:
                 raise KafkaFormatError(f"the tagged field {known.name} does not have {size} bytes")
-    return spec.make(**values)
+
+
+def _values(item: KafkaType, version: int) -> int:
+    """How many values an item of an array is; an array in it takes as long as three."""
+    if item.struct is None:
+        return 1
+    fields = item.struct.SPEC.fields
+    known = [field for field in fields if includes(field.versions, version)]
+    return 1 + len(known) + 2 * sum(field.type.item is not None for field in known)
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -273,14 +357,17 @@ def _sized_writer(name: str, compact: bool) -> Write:
         data = value.encode() if name == "string" else value
         if short and len(data) > _STRING_BYTES_MAX:
             data = data[:_STRING_BYTES_MAX].decode(errors="ignore").encode()
+        if len(data) > _VALUE_BYTES and type(out) is Paced:
+            out.pace.step(len(data) // _VALUE_BYTES)
         write_length(out, len(data))
         out += data
 
     return write
 
 
-def _array_writer(item: Write, compact: bool) -> Write:
+def _array_writer(item: Write, values: int, compact: bool) -> Write:
     write_length = _write_length if compact else _write_int32
+    size = max(1, PIECE_VALUES // values)
 
     def write(out: bytearray, value: "list[Any] | EncodedItems | None") -> None:
         if value is None:
@@ -291,15 +378,25 @@ def _array_writer(item: Write, compact: bool) -> Write:
             out += value.data
             return
         write_length(out, len(value))
-        for each in value:
-            item(out, each)
+        if type(out) is not Paced or not value:
+            for each in value:
+                item(out, each)
+            return
+        for start in range(0, len(value), size):
+            piece = value[start : start + size]
+            out.pace.step(len(piece) * values)
+            for each in piece:
+                item(out, each)
+            if len(out) > WRITTEN_BYTES_MAX:
+                raise MessageTooLarge(f"more than {WRITTEN_BYTES_MAX} bytes")
 
     return write
 
 
 def _writer(kind: KafkaType, version: int, compact: bool, nullable: bool) -> Write:
     if kind.item is not None:
-        return _array_writer(_writer(kind.item, version, compact, False), compact)
+        item = _writer(kind.item, version, compact, False)
+        return _array_writer(item, _values(kind.item, version), compact)
     if kind.struct is not None:
         plan = _plan(kind.struct.SPEC, version)
 

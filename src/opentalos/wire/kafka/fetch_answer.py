@@ -16,12 +16,13 @@ from opentalos.wire.kafka._generated.fetch_response import (
     PartitionData,
 )
 from opentalos.wire.kafka.apis import SIZE, Api, write_answer_head
-from opentalos.wire.kafka.codec import encode, write_unsigned
+from opentalos.wire.kafka.codec import Pace, encode, write_unsigned
 
 Piece = bytes | bytearray | memoryview
 
 _LENGTH: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\0"
+_PLACE_VALUES: Final = 15  # which take as long to write as a partition
 _HEAD_BYTES: Final = 10  # of a flexible version: throttle time, error and session
 
 
@@ -38,6 +39,7 @@ def write_answer(
     correlation_id: int,
     head: FetchResponse,
     answered: Mapping[tuple[str | bytes, int], Answered],
+    pace: Pace | None = None,
 ) -> list[Piece]:
     """A whole response with its size, by topic (name or id) and partition."""
     flexible = api.is_flexible(version)
@@ -54,6 +56,8 @@ def write_answer(
         _write_topic(out, key, version, flexible)
         _write_count(out, len(places), flexible)
         for place in places:
+            if pace is not None:
+                pace.step(_PLACE_VALUES)
             out = _write_partition(pieces, out, answered[place], (version, flexible))
         if flexible:
             out += _NO_TAGS

@@ -51,6 +51,11 @@ class Calls:
         self.connection = connection
         return cast(KafkaCall, SimpleNamespace(gone=None))
 
+    async def decode_long(
+        self, frame: memoryview, session: ClientSession, connection: KafkaConnection
+    ) -> KafkaCall:
+        raise NotImplementedError
+
     def admit(self, session: ClientSession, _found: Any) -> None:
         session.authenticated = True
 

@@ -95,12 +95,9 @@ class KafkaOffsetService:
             return [refusal] * len(offsets)
         outcomes: list[Outcome] = []
         for start in range(0, len(offsets), AT_ONCE):
-            outcomes += await asyncio.gather(
-                *(
-                    self._commit(caller, hosted, committer, offset)
-                    for offset in offsets[start : start + AT_ONCE]
-                )
-            )
+            some = offsets[start : start + AT_ONCE]
+            commits = [self._commit(caller, hosted, committer, offset) for offset in some]
+            outcomes += await self._context.work.gather(commits)
         return outcomes
 
     async def _commit(

@@ -5,7 +5,9 @@ from opentalos.group.kafka.assignors import TopicPart
 from opentalos.group.kafka.consumer_member import ConsumerAnswer, ConsumerHeartbeat, Parts
 from opentalos.group.kafka.leases import Position
 from opentalos.group.kafka.values import (
+    DescribedMember,
     GroupState,
+    JoinedMember,
     JoinOutcome,
     JoinRequest,
     MemberId,
@@ -17,10 +19,12 @@ from opentalos.group.kafka.values import (
 __all__ = [
     "ConsumerAnswer",
     "ConsumerHeartbeat",
+    "DescribedMember",
     "GroupConnection",
     "GroupState",
     "JoinOutcome",
     "JoinRequest",
+    "JoinedMember",
     "MemberId",
     "Parts",
     "Position",

@@ -1,5 +1,7 @@
 """DeleteRecords: the beginning of partitions. Source: Apache Kafka 4.3, KIP-107."""
 
+from typing import Final
+
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.gateway import Services
@@ -12,13 +14,17 @@ from opentalos.wire.kafka._generated.delete_records_response import (
     DeleteRecordsTopicResult,
 )
 
+_COST: Final = 16  # of a partition, in items of a piece
+
 
 async def handle(services: Services, call: KafkaCall) -> DeleteRecordsResponse:
     """The first offset that is left in each partition, or its error."""
     topics, deletion = [], services.broker.record_deletion
     for topic in call.request.topics:
         answers = []
+        await call.piece()
         for part in topic.partitions:
+            await call.piece(_COST)
             answer = DeleteRecordsPartitionResult(
                 partition_index=part.partition_index, low_watermark=-1
             )

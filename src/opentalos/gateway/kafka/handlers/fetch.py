@@ -8,6 +8,7 @@ KIP-951 (new leaders).
 """
 
 import asyncio
+from functools import partial
 from typing import Any, Final
 
 from opentalos.broker.messaging.reading.fetches import (
@@ -22,7 +23,6 @@ from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.fetch_sessions import (
     EPOCH_FIRST,
     NO_SESSION,
-    PLACES_MAX,
     FetchSession,
     Key,
     RefusedSession,
@@ -40,14 +40,17 @@ from opentalos.wire.kafka._generated.fetch_response import (
     NodeEndpoint,
     PartitionData,
 )
+from opentalos.wire.kafka.codec import Pace
 from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.kafka.fetch_answer import Answered, write_answer
 from opentalos.wire.kafka.records import NO_EPOCH, stored_batch
 from opentalos.wire.message.kafka_format import encode_kafka_batch
 
 WAIT_S_MAX: Final = 60.0
+SHORT_PLACES: Final = 64  # whose answer is written at once
 SESSIONS_FROM: Final = 7  # version
 _UNKNOWN: Final = -1  # offset
+_COST: Final = 4  # of a partition, in items of a piece
 
 
 class _HeldUntil(float):
@@ -58,7 +61,7 @@ async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
     """Answers the call itself, unless its session is refused."""
     request, client = call.request, call.session
     await _end_of_hold(client)
-    wanted = _wanted(request)
+    wanted = await _wanted(call)
     try:
         session = None
         if call.version >= SESSIONS_FROM:
@@ -69,10 +72,8 @@ async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
             )
             session = sessions.find(client, number, epoch)
             if session is not None:
-                session.change(wanted, _forgotten(request))
-                wanted = session.places
-                if len(wanted) > PLACES_MAX:
-                    raise RefusedSession(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+                forgotten = await _forgotten(call)
+                wanted = sessions.change(session, wanted, forgotten)
     except RefusedSession as error:
         return FetchResponse(error_code=int(error.code))
     found, refused = await _read(services, call, wanted)
@@ -83,10 +84,15 @@ async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
         session = services.fetch_sessions.open(client, wanted)
     keys = [key for key in wanted if key not in refused]
     leaders = NewLeaders(services)
-    answered = {key: _answered(leaders, each) for key, each in zip(keys, found.places, strict=True)}
-    answered |= {key: _refused(key, error) for key, error in refused.items()}
+    answered: dict[Key, Answered] = {}
+    for key, each in zip(keys, found.places, strict=True):
+        await call.piece(_COST)
+        answered[key] = _answered(leaders, each)
+    for key, why in refused.items():
+        await call.piece(_COST)
+        answered[key] = _refused(key, why)
     if session is not None:
-        answered = _changes(session, answered, full=full)
+        answered = await _changes(call, session, answered, full=full)
         if not full:
             session.advance()
     head = FetchResponse(
@@ -97,9 +103,13 @@ async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
             for node in leaders.nodes
         ],
     )
-    call.answer_raw(
-        write_answer(call.api, call.version, call.header.correlation_id, head, answered)
-    )
+    write = partial(write_answer, call.api, call.version, call.header.correlation_id, head)
+    if len(answered) <= SHORT_PLACES:
+        call.answer_raw(write(answered))
+        return None
+    async with services.broker.work.turn(client.tenant, patient=True) as turn:
+        pieces = await turn.in_pieces(lambda pause: write(answered, Pace(pause)))
+    call.answer_raw(pieces)
     return None
 
 
@@ -110,19 +120,26 @@ async def _end_of_hold(client: ClientSession) -> None:
         await asyncio.sleep(until_s - asyncio.get_running_loop().time())
 
 
-def _wanted(request: Any) -> dict[Key, Wanted]:
-    return {
-        (_key(topic), part.partition): Wanted(
-            part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
-        )
-        for topic in request.topics
-        for part in topic.partitions
-    }
+async def _wanted(call: KafkaCall) -> dict[Key, Wanted]:
+    wanted: dict[Key, Wanted] = {}
+    for topic in call.request.topics:
+        await call.piece()
+        key = _key(topic)
+        for part in topic.partitions:
+            await call.piece()
+            wanted[key, part.partition] = Wanted(
+                part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
+            )
+    return wanted
 
 
-def _forgotten(request: Any) -> list[Key]:
-    topics = request.forgotten_topics_data
-    return [(_key(topic), number) for topic in topics for number in topic.partitions]
+async def _forgotten(call: KafkaCall) -> list[Key]:
+    forgotten: list[Key] = []
+    for topic in call.request.forgotten_topics_data:
+        key = _key(topic)
+        await call.piece(1 + len(topic.partitions))
+        forgotten += [(key, number) for number in topic.partitions]
+    return forgotten
 
 
 def _key(topic: Any) -> str | bytes:
@@ -137,6 +154,7 @@ async def _read(
     request, places = call.request, []
     refused: dict[Key, TalosError] = {}
     for key, what in wanted.items():
+        await call.piece(_COST)
         try:
             topic = named_topic(services, call, Permission.GET_MESSAGE, key[0])
         except TalosError as error:
@@ -199,12 +217,13 @@ def _code(error: TalosError) -> ErrorCode:
     return code_of(error)
 
 
-def _changes(
-    session: FetchSession, answered: dict[Key, Answered], *, full: bool
+async def _changes(
+    call: KafkaCall, session: FetchSession, answered: dict[Key, Answered], *, full: bool
 ) -> dict[Key, Answered]:
     """What the client does not know yet."""
     changed: dict[Key, Answered] = {}
     for key, each in answered.items():
+        await call.piece()
         shown = Shown(each.data.high_watermark, each.data.log_start_offset)
         known = session.shown.get(key)
         if each.data.error_code:

@@ -30,6 +30,7 @@ EARLIEST_LOCAL: Final = -4  # with tiered storage, of which there is none: as th
 LATEST_TIERED: Final = -5
 EARLIEST_NOT_TIERED: Final = -6  # the first one that waits for its upload
 NOTHING: Final = TimedOffset(-1, -1)
+_COST: Final = 8  # of a partition, in items of a piece
 
 
 class _Place(NamedTuple):
@@ -42,7 +43,9 @@ async def handle(services: Services, call: KafkaCall) -> ListOffsetsResponse:
     topics = []
     for topic in call.request.topics:
         answers = []
+        await call.piece()
         for part in topic.partitions:
+            await call.piece(_COST)
             answer = ListOffsetsPartitionResponse(
                 partition_index=part.partition_index, offset=-1, timestamp=-1
             )
@@ -88,7 +91,9 @@ async def leader_epochs(services: Services, call: KafkaCall) -> OffsetForLeaderE
     queries, topics = services.broker.reads.offset_queries, []
     for topic in call.request.topics:
         answers = []
+        await call.piece()
         for part in topic.partitions:
+            await call.piece(_COST)
             answer = EpochEndOffset(partition=part.partition, leader_epoch=-1, end_offset=-1)
             answers.append(answer)
             try:

@@ -1,8 +1,11 @@
 """Metadata and DescribeTopicPartitions: topics, their partitions, and which server leads each."""
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from heapq import merge
+from typing import Any, TypeVar, cast
 
+from opentalos.broker.cluster.kafka_nodes import Leaders
 from opentalos.broker.values import NewTopic, Topic
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.errors import code_of
@@ -34,9 +37,13 @@ from opentalos.wire.kafka._generated.metadata_response import (
 from opentalos.wire.kafka.codec import EncodedItems, encode
 from opentalos.wire.kafka.errors import ErrorCode
 
+T = TypeVar("T")
+
 UNKNOWN_LEADER = -1
 IDS_FROM = 12  # of Metadata: from this version on topics may be named by their ids
-PIECE = 128  # topics and partitions, which take 1 ms
+PIECE = 64  # partitions that are encoded at once
+_COST = 4  # of a topic or partition, in items of a piece
+_SORTED_AT_ONCE = 1_024  # names
 PARTITIONS_MAX = 2_000  # in one answer to DescribeTopicPartitions
 # Bits of Kafka's operations on a topic. Source: AclOperation of Apache Kafka 4.3.
 _READ, _WRITE, _DELETE, _ALTER, _DESCRIBE = 1 << 3, 1 << 4, 1 << 6, 1 << 7, 1 << 8
@@ -47,14 +54,20 @@ async def handle(services: Services, call: KafkaCall) -> MetadataResponse:
     """Servers, and the topics that are asked for; null, or in version 0 none: all topics."""
     request: MetadataRequest = call.request
     wanted = request.topics
-    if call.version < IDS_FROM and any(_needs_ids(item) for item in wanted or ()):
-        return _refused(wanted or ())
-    topics = _Topics(services, call)
+    if call.version < IDS_FROM and any(await call.each(wanted or (), _needs_ids)):
+        return await _refused(call, wanted or ())
+    topics = _Topics(call)
     if wanted is None or (call.version == 0 and not wanted):
-        for topic in services.broker.overview.usable_topics(call.caller):
+        for topic in await services.broker.overview.usable_topics(call.caller):
             await topics.add(_listed(services, call, topic))
     else:
-        for item in {(item.topic_id, item.name): item for item in wanted}.values():
+        asked: set[tuple[bytes, str | None]] = set()
+        for item in wanted:
+            await call.piece(_COST)
+            key = (item.topic_id, item.name)
+            if key in asked:
+                continue
+            asked.add(key)
             if item.name is None:
                 await topics.add(_by_id(services, call, item.topic_id))
             else:
@@ -77,28 +90,24 @@ def _needs_ids(item: MetadataRequestTopic) -> bool:
     return item.name is None or item.topic_id != NO_ID
 
 
-def _refused(wanted: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+async def _refused(call: KafkaCall, wanted: Sequence[MetadataRequestTopic]) -> MetadataResponse:
     """Versions 10 and 11 have fields for ids that nobody may use. Source: Apache Kafka 4.3 refuses
     the whole request so; the name in the answer may not be null."""
     code = int(ErrorCode.INVALID_REQUEST)
-    return MetadataResponse(
-        brokers=[],
-        topics=[
-            MetadataResponseTopic(
-                error_code=code, name=item.name or "", topic_id=item.topic_id, partitions=[]
-            )
-            for item in wanted
-        ],
-    )
+
+    def refused(item: MetadataRequestTopic) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            error_code=code, name=item.name or "", topic_id=item.topic_id, partitions=[]
+        )
+
+    return MetadataResponse(brokers=[], topics=await call.each(wanted, refused))
 
 
 class _Topics:
     """Topics of an answer, encoded in pieces: there may be very many partitions."""
 
-    def __init__(self, services: Services, call: KafkaCall) -> None:
-        self._work, self._version = services.broker.work, call.version
-        self._count = self._left = 0
-        self._out = bytearray()
+    def __init__(self, call: KafkaCall) -> None:
+        self._call, self._count, self._out = call, 0, bytearray()
 
     @property
     def encoded(self) -> EncodedItems:
@@ -107,17 +116,14 @@ class _Topics:
 
     async def add(self, topic: MetadataResponseTopic) -> None:
         """Append a topic."""
-        partitions, out = topic.partitions, bytearray()
+        partitions, out, version = topic.partitions, bytearray(), self._call.version
         for start in range(0, max(1, len(partitions)), PIECE):
             piece = partitions[start : start + PIECE]
+            await self._call.piece(_COST * (1 + len(piece)))
             for partition in piece:
-                encode(partition, self._version, out)
-            self._left -= 1 + len(piece)
-            if self._left < 0:
-                self._left = PIECE
-                await self._work.pause()
+                encode(partition, version, out)
         topic.partitions = cast(Any, EncodedItems(len(partitions), out))
-        encode(topic, self._version, self._out)
+        encode(topic, version, self._out)
         self._count += 1
 
 
@@ -235,7 +241,7 @@ async def describe_partitions(
     caller, left = call.caller, min(PARTITIONS_MAX, max(1, request.response_partition_limit))
     response = DescribeTopicPartitionsResponse(topics=[])
     cursor = request.cursor
-    for name, topic in await _wanted(services, caller, [item.name for item in request.topics]):
+    async for name, topic in _wanted(services, call):
         if cursor is not None and name < cursor.topic_name:
             continue
         first = cursor.partition_index if cursor and name == cursor.topic_name else 0
@@ -254,10 +260,7 @@ async def describe_partitions(
                 name=name,
                 topic_id=id_of(topic),
                 is_internal=is_internal(topic),
-                partitions=[
-                    _partition_of(number, leaders.numbers[number], leaders.epoch)
-                    for number in numbers
-                ],
+                partitions=await call.each(numbers, partial(_partition_of, leaders)),
                 topic_authorized_operations=_operations(services, caller, topic),
             )
         )
@@ -267,23 +270,46 @@ async def describe_partitions(
     return response
 
 
-async def _wanted(
-    services: Services, caller: Principal, names: Sequence[str]
-) -> list[tuple[str, Topic | None]]:
-    """The topics by name; all that are usable if no names are given."""
-    found: dict[str, Topic | None] = {}
+async def _wanted(services: Services, call: KafkaCall) -> AsyncIterator[tuple[str, Topic | None]]:
+    """The topics in the order of their names; all that are usable if no names are given."""
+    names = [item.name for item in call.request.topics]
     if not names:
-        for topic in services.broker.overview.usable_topics(caller):
-            found[name_of(services, caller, topic)] = topic
-    for name in dict.fromkeys(names):
+        usable = await services.broker.overview.usable_topics(call.caller)
+        shown = await call.each(
+            usable, lambda topic: (name_of(services, call.caller, topic), topic)
+        )
+        async for name, topic in _in_order(call, shown):
+            yield name, topic
+        return
+    before = None
+    async for name in _in_order(call, names):
+        if name == before:
+            continue
+        before = name
         try:
-            found[name] = await _found(services, caller, name)
+            yield name, await _found(services, call.caller, name)
         except TalosError:
-            found[name] = None
-    return sorted(found.items(), key=lambda item: item[0])
+            yield name, None
 
 
-def _partition_of(number: int, leader: int, epoch: int) -> DescribeTopicPartitionsResponsePartition:
+async def _in_order(call: KafkaCall, items: Sequence[T]) -> AsyncIterator[T]:
+    """Sorted in pieces: mostly, only some of the first are needed."""
+    runs: list[list[T]] = []
+    for start in range(0, len(items), _SORTED_AT_ONCE):
+        await call.piece(_SORTED_AT_ONCE // 4)
+        runs.append(sorted(items[start : start + _SORTED_AT_ONCE], key=_name))
+    for item in merge(*runs, key=_name):
+        await call.piece(_COST)
+        yield item
+
+
+def _name(item: Any) -> str:
+    name: str = item[0] if isinstance(item, tuple) else item
+    return name
+
+
+def _partition_of(leaders: Leaders, number: int) -> DescribeTopicPartitionsResponsePartition:
+    leader, epoch = leaders.numbers[number], leaders.epoch
     known = leader != UNKNOWN_LEADER
     return DescribeTopicPartitionsResponsePartition(
         error_code=int(ErrorCode.NONE if known else ErrorCode.LEADER_NOT_AVAILABLE),

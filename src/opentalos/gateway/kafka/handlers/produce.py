@@ -17,11 +17,12 @@ leaders).
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from opentalos.broker.long_work import Turn
+from opentalos.broker.long_work import SHORT_ITEMS, Turn
 from opentalos.broker.messaging.messages import PutRoute, PutTarget
 from opentalos.broker.values import Topic
 from opentalos.gateway.kafka.call import KafkaCall
@@ -51,6 +52,7 @@ from opentalos.model.message import (
 )
 from opentalos.wire.kafka._generated.produce_request import (
     PartitionProduceData,
+    TopicProduceData,
 )
 from opentalos.wire.kafka._generated.produce_response import (
     NodeEndpoint,
@@ -132,8 +134,10 @@ def handle(services: Services, call: KafkaCall) -> None:
     if order is None:
         order = call.session.state[_Order] = _Order()
     produce = _Produce(services, call, order)
-    if order.task is None and produce.advance():
-        return
+    if call.items <= SHORT_ITEMS:
+        produce.take_all()
+        if order.task is None and produce.advance():
+            return
     order.waiting.append(produce)
     if order.task is None:
         order.task = asyncio.get_running_loop().create_task(_run(order))
@@ -164,27 +168,50 @@ class _Produce:
         self._next = 0  # of the parts
         self._key: str | bytes | None = None  # of the topic that was found last
         self._topic: Topic | TalosError
+        self._taken = False  # all parts of the request are here
+        self._left = 1  # none answers before all are put
+        self._refusal: RefusedRecords | None = None  # of the whole request
         request = call.request
-        for topic in request.topic_data:
-            key = topic.name if topic.topic_id == NO_ID else topic.topic_id
-            parts = [_Part(key, part) for part in topic.partition_data]
-            self._parts += parts
-            answers = [part.answer for part in parts]
-            self._topics.append(
-                TopicProduceResponse(
-                    name=topic.name, topic_id=topic.topic_id, partition_responses=answers
-                )
-            )
-        self._left = len(self._parts) + 1  # none answers before all are put
         if request.acks not in ACKS:
-            self._refuse_all(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
+            text = f"acks={request.acks}"
+            self._refusal = RefusedRecords(ErrorCode.INVALID_REQUIRED_ACKS, text)
         elif request.transactional_id is not None:
-            self._refuse_all(ErrorCode.INVALID_TXN_STATE, "transactions are not served")
+            text = "transactions are not served"
+            self._refusal = RefusedRecords(ErrorCode.INVALID_TXN_STATE, text)
 
-    def _refuse_all(self, code: ErrorCode, text: str) -> None:
-        for part in self._parts:
-            part.refuse(RefusedRecords(code, text))
-        self._next, self._left = len(self._parts), 1
+    def take_all(self) -> None:
+        """Take the parts of the request, which are few."""
+        for topic in self._call.request.topic_data:
+            self._take(self._answer(topic), topic.partition_data)
+        self._taken = True
+
+    async def _take_pieces(self) -> None:
+        for topic in self._call.request.topic_data:
+            answer, parts = self._answer(topic), topic.partition_data
+            for start in range(0, max(1, len(parts)), SHORT_ITEMS):
+                some = parts[start : start + SHORT_ITEMS]
+                await self._call.piece(1 + len(some))
+                self._take(answer, some)
+        self._taken = True
+
+    def _answer(self, topic: TopicProduceData) -> TopicProduceResponse:
+        answer = TopicProduceResponse(
+            name=topic.name, topic_id=topic.topic_id, partition_responses=[]
+        )
+        self._topics.append(answer)
+        return answer
+
+    def _take(self, answer: TopicProduceResponse, given: Sequence[PartitionProduceData]) -> None:
+        key = answer.name if answer.topic_id == NO_ID else answer.topic_id
+        parts = [_Part(key, part) for part in given]
+        self._parts += parts
+        answer.partition_responses += [part.answer for part in parts]
+        if self._refusal is None:
+            self._left += len(parts)
+            return
+        for part in parts:
+            part.refuse(self._refusal)
+        self._next = len(self._parts)
 
     # --- checks ------------------------------------------------------------------------------
 
@@ -210,6 +237,8 @@ class _Produce:
 
     async def finish(self) -> None:
         """The rest in pieces, each in a turn of its own, so that others have theirs in between."""
+        if not self._taken:
+            await self._take_pieces()
         caller, work = self._call.caller.id, self._services.broker.context.work
         while self._next < len(self._parts):
             async with work.turn(caller, patient=True) as turn:

@@ -7,7 +7,7 @@ from typing import cast
 from tests.unit.broker.support import world
 from tests.unit.catalog.support import ALICE
 
-from opentalos.gateway.kafka.call import ClientSession, KafkaCall
+from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Received
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.group import groups
 from opentalos.model.settings.kafka import KafkaGroupLimits
@@ -37,9 +37,8 @@ async def test_clients_that_join_and_hang_up_leave_nothing() -> None:
                 protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(60_000))],
             )
             header = RequestHeader(int(ApiKey.JOIN_GROUP), VERSION, 1, "c")
-            call = KafkaCall(
-                api_of(ApiKey.JOIN_GROUP), header, request, session, lambda call, pieces: None
-            )
+            received = Received(api_of(ApiKey.JOIN_GROUP), header, request)
+            call = KafkaCall(received, session, w.broker.work, lambda call, pieces: None)
             answer = await groups.join(services, call)
             return answer.error_code, answer.member_id
 

@@ -12,7 +12,8 @@ import pytest
 from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE, BOB
 
-from opentalos.gateway.kafka.call import ClientSession, KafkaCall
+from opentalos.broker.long_work import LongWork
+from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Received
 from opentalos.gateway.kafka.connection import KafkaConnection
 from opentalos.gateway.kafka.gateway import KafkaGateway, Services
 from opentalos.gateway.kafka.handlers import TABLE, produce
@@ -133,7 +134,9 @@ class Connection:
         ]
         request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data)
         header = RequestHeader(int(ApiKey.PRODUCE), VERSION, 1, "c")
-        produce.handle(self._services, KafkaCall(api, header, request, self._session, done))
+        received = Received(api, header, request)
+        call = KafkaCall(received, self._session, self._services.broker.work, done)
+        produce.handle(self._services, call)
         return answer
 
 
@@ -209,16 +212,18 @@ async def test_another_client_is_served_while_a_large_request_is_checked(work: W
 
 
 @pytest.mark.parametrize(("count", "served"), [(19_000, True), (20_000, False)])
-def test_a_request_has_a_bounded_number_of_partitions(count: int, served: bool) -> None:
+async def test_a_request_has_a_bounded_number_of_partitions(count: int, served: bool) -> None:
     parts = [PartitionProduceData(index=0, records=b"")] * count
     data = [TopicProduceData(name="orders", partition_data=parts)]
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data)
     frame = memoryview(write_request(api_of(ApiKey.PRODUCE), VERSION, request, 1, "c"))[SIZE.size :]
     session = ClientSession(peer="", network="", private=True, authenticated=True)
-    gateway = KafkaGateway(cast(Services, None), TABLE)
+    broker = SimpleNamespace(work=LongWork(None, 1))
+    gateway = KafkaGateway(cast(Services, SimpleNamespace(broker=broker)), TABLE)
     connection = cast(KafkaConnection, SimpleNamespace(answered=None))
     if served:
-        found = gateway.decode(frame, session, connection).request
+        assert gateway.decode(frame, session, connection) is None
+        found = (await gateway.decode_long(frame, session, connection)).request
         assert len(found.topic_data[0].partition_data) == count
     else:
         with pytest.raises(KafkaFormatError, match="items are allowed"):

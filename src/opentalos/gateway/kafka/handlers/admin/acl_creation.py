@@ -5,14 +5,14 @@ one entry of a request cannot be granted, no other one is. Only what fails while
 written, one topic and grantee after the other, has an outcome of its own.
 """
 
-import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from opentalos.broker.values import Topic
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.admin.acl_terms import Grant, grant_of
 from opentalos.gateway.kafka.handlers.admin.outcome import (
+    COST,
     DONE,
     Outcome,
     Refused,
@@ -36,7 +36,7 @@ _Places = Mapping[int, Grant]  # by their place in the request
 async def create(services: Services, call: KafkaCall) -> CreateAclsResponse:
     """Grant; entries of one grantee on one topic are one change."""
     request: CreateAclsRequest = call.request
-    turns, grants, refused = Turns(), dict[int, Grant](), dict[int, Outcome]()
+    turns, grants, refused = Turns(call), dict[int, Grant](), dict[int, Outcome]()
     for place, creation in enumerate(request.creations):
         try:
             await turns.take()
@@ -49,7 +49,7 @@ async def create(services: Services, call: KafkaCall) -> CreateAclsResponse:
             of_topics.setdefault(grant.topic, {})[place] = grant
     resources: dict[str, str] = {}
     for name, some in of_topics.items():
-        await asyncio.sleep(0)
+        await call.piece(COST)
         try:
             topic = await _topic(services, call, name)
             refused |= _unmet(services, call, topic, some)
@@ -58,11 +58,13 @@ async def create(services: Services, call: KafkaCall) -> CreateAclsResponse:
             refused |= dict.fromkeys(some, outcome_of(error))
     places = range(len(request.creations))
     if refused:
-        return _response(_all_refused(refused, places))
+        first = refused[min(refused)]
+        other = first._replace(text=f"nothing of this request was granted: {first.text}")
+        return await _response(call, lambda place: refused.get(place, other), places)
     done = dict.fromkeys(places, DONE)
     for name, some in of_topics.items():
         done |= await _granted(services, call, resources[name], some)
-    return _response(done[place] for place in places)
+    return await _response(call, done.__getitem__, places)
 
 
 async def _topic(services: Services, call: KafkaCall, name: str) -> Topic:
@@ -93,12 +95,6 @@ def _by_grantee(grants: Iterable[Grant]) -> dict[str, Permission]:
     return permissions
 
 
-def _all_refused(refused: Mapping[int, Outcome], places: Iterable[int]) -> Iterable[Outcome]:
-    first = refused[min(refused)]
-    other = first._replace(text=f"nothing of this request was granted: {first.text}")
-    return (refused.get(place, other) for place in places)
-
-
 async def _granted(
     services: Services, call: KafkaCall, resource: str, grants: _Places
 ) -> Mapping[int, Outcome]:
@@ -112,8 +108,16 @@ async def _granted(
     return {place: done[grant.identifier] for place, grant in grants.items()}
 
 
-def _response(outcomes: Iterable[Outcome]) -> CreateAclsResponse:
-    done = list(outcomes)
-    results = [AclCreationResult(error_code=each.code, error_message=each.text) for each in done]
-    throttle_ms = max((each.throttle_ms for each in done), default=0)
+async def _response(
+    call: KafkaCall, outcome_at: Callable[[int], Outcome], places: Sequence[int]
+) -> CreateAclsResponse:
+    throttle_ms = 0
+
+    def result(place: int) -> AclCreationResult:
+        nonlocal throttle_ms
+        done = outcome_at(place)
+        throttle_ms = max(throttle_ms, done.throttle_ms)
+        return AclCreationResult(error_code=done.code, error_message=done.text)
+
+    results = await call.each(places, result)
     return CreateAclsResponse(throttle_time_ms=throttle_ms, results=results)

@@ -1,6 +1,5 @@
 """DescribeAcls and DeleteAcls: permissions of topics, as ``acl_terms`` maps them."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -43,7 +42,7 @@ from opentalos.wire.kafka._generated.describe_acls_response import (
 from opentalos.wire.kafka.errors import ErrorCode
 
 ENTRIES_MAX: Final = 10_000  # that one filter may match
-_TOPICS_AT_ONCE: Final = 20  # examined in one turn of the loop
+_COST: Final = 12  # of a topic, in items of ``KafkaCall.piece``
 
 
 async def describe(services: Services, call: KafkaCall) -> DescribeAclsResponse:
@@ -56,6 +55,7 @@ async def describe(services: Services, call: KafkaCall) -> DescribeAclsResponse:
         return DescribeAclsResponse(error_code=failed.code, error_message=failed.text)
     resources: dict[str, DescribeAclsResource] = {}
     for entry in entries:
+        await call.piece()
         resource = resources.get(entry.topic)
         if resource is None:
             resource = resources[entry.topic] = DescribeAclsResource(
@@ -78,7 +78,7 @@ async def describe(services: Services, call: KafkaCall) -> DescribeAclsResponse:
 async def delete(services: Services, call: KafkaCall) -> DeleteAclsResponse:
     """Take back what the filters match, each filter on its own."""
     request: DeleteAclsRequest = call.request
-    turns, results, throttle_ms = Turns(), [], 0
+    turns, results, throttle_ms = Turns(call), [], 0
     for each in request.filters:
         try:
             await turns.take()
@@ -92,7 +92,8 @@ async def delete(services: Services, call: KafkaCall) -> DeleteAclsResponse:
             continue
         outcomes = await _revoke(services, call, entries)
         throttle_ms = max(throttle_ms, *(done.throttle_ms for done in outcomes), 0)
-        matching = [_shown(entry, done) for entry, done in zip(entries, outcomes, strict=True)]
+        pairs = list(zip(entries, outcomes, strict=True))
+        matching = await call.each(pairs, lambda pair: _shown(*pair))
         results.append(DeleteAclsFilterResult(error_message=None, matching_acls=matching))
     return DeleteAclsResponse(throttle_time_ms=throttle_ms, filter_results=results)
 
@@ -128,9 +129,8 @@ def _shown(entry: Entry, done: Outcome) -> DeleteAclsMatchingAcl:
 async def _matching(services: Services, call: KafkaCall, asked: Filter) -> list[Entry]:
     """Raises: Refused: too many; Unavailable."""
     entries: list[Entry] = []
-    for examined, topic in enumerate(await _topics(services, call, asked.topic), 1):
-        if examined % _TOPICS_AT_ONCE == 0:
-            await asyncio.sleep(0)
+    for topic in await _topics(services, call, asked.topic):
+        await call.piece(_COST)
         entries += _entries(services, call, asked, topic)
         if len(entries) > ENTRIES_MAX:
             text = f"more than {ENTRIES_MAX} entries match: name a topic"

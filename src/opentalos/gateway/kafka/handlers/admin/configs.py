@@ -12,7 +12,6 @@ from opentalos.broker.values import Topic
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.admin.outcome import (
-    ITEMS_MAX,
     Refused,
     Turns,
     found,
@@ -67,15 +66,14 @@ class Resource(IntEnum):
     SERVER = 4
 
 
-WORDY_MAX: Final = 500  # resources of a request; the answer is encoded in one turn of the loop
+_COST: Final = 128  # of what is described, in items of ``KafkaCall.piece``
 _NO_CHANGE: Final = "settings of servers are in their configuration files"
 
 
 async def describe(services: Services, call: KafkaCall) -> DescribeConfigsResponse:
     """Settings of topics that the caller may describe, and of this server."""
     request: DescribeConfigsRequest = call.request
-    wordy = request.include_synonyms or request.include_documentation
-    turns, results = Turns(items_max=WORDY_MAX if wordy else ITEMS_MAX), []
+    turns, results = Turns(call, cost=_COST), []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
         result = DescribeConfigsResult(error_message=None, resource_type=kind, resource_name=name)
@@ -160,7 +158,9 @@ async def alter(services: Services, call: KafkaCall) -> IncrementalAlterConfigsR
     done = await _change(services, call, _operations)
     return IncrementalAlterConfigsResponse(
         throttle_time_ms=max((each.throttle_ms for each in done), default=0),
-        responses=[changed.AlterConfigsResourceResponse(**each.fields) for each in done],
+        responses=await call.each(
+            done, lambda each: changed.AlterConfigsResourceResponse(**each.fields)
+        ),
     )
 
 
@@ -169,7 +169,9 @@ async def replace(services: Services, call: KafkaCall) -> AlterConfigsResponse:
     done = await _change(services, call, _replacements)
     return AlterConfigsResponse(
         throttle_time_ms=max((each.throttle_ms for each in done), default=0),
-        responses=[replaced.AlterConfigsResourceResponse(**each.fields) for each in done],
+        responses=await call.each(
+            done, lambda each: replaced.AlterConfigsResourceResponse(**each.fields)
+        ),
     )
 
 
@@ -197,7 +199,7 @@ async def _change(
     services: Services, call: KafkaCall, asked_of: Callable[[Any, BrokerConfig], Asked]
 ) -> list[_Changed]:
     """All settings of one topic in one change, or none."""
-    resources, turns = call.request.resources, Turns()
+    resources, turns = call.request.resources, Turns(call)
     twice = repeated(_key(resource) for resource in resources)
 
     async def change(resource: Any) -> None:

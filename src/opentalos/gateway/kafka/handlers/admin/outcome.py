@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
+from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.model.errors import NothingThere, TalosError
 from opentalos.wire.kafka.errors import ErrorCode
 
 ITEMS_MAX: Final = 2_000  # of one request; the others are refused
+COST: Final = 32  # of an item, in those of ``KafkaCall.piece``
 THROTTLE_MS: Final = 1_000  # that a client waits after its rate of changes was exceeded
 _DEADLINE_MS_MAX: Final = 600_000  # whatever a client asks for
 
@@ -79,25 +81,26 @@ def repeated(keys: Iterable[T]) -> set[T]:
 
 
 class Turns:
-    """Bounds the items of one request in number and time; each has a turn of the loop.
+    """Bounds the items of one request in number and time, and lets others have their turn.
 
     Args: timeout_ms: the client's, 0 if it has none; what has not begun then is not done.
+        cost: of an item, in those of ``KafkaCall.piece``.
     """
 
-    def __init__(self, timeout_ms: int = 0, items_max: int = ITEMS_MAX) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, call: KafkaCall, timeout_ms: int = 0, cost: int = COST) -> None:
+        self._call, self._cost, self._loop = call, cost, asyncio.get_running_loop()
         if not 0 < timeout_ms < _DEADLINE_MS_MAX:
             timeout_ms = _DEADLINE_MS_MAX
         self._until_s = self._loop.time() + timeout_ms / 1000
-        self._taken, self._items_max = 0, items_max
+        self._taken = 0
 
     async def take(self) -> None:
         """Before each item. Raises: Refused: it must not begin."""
         self._taken += 1
-        if self._taken > self._items_max:
-            text = f"such a request can have {self._items_max} items; send several"
+        await self._call.piece(self._cost)
+        if self._taken > ITEMS_MAX:
+            text = f"such a request can have {ITEMS_MAX} items; send several"
             raise Refused(ErrorCode.INVALID_REQUEST, text)
-        await asyncio.sleep(0)
         if self._taken > 1 and self._loop.time() >= self._until_s:
             raise Refused(
                 ErrorCode.REQUEST_TIMED_OUT, "not done: the timeout of the request passed"

@@ -30,7 +30,7 @@ _THROTTLES: Final = 3  # first version whose clients know the code
 async def create(services: Services, call: KafkaCall) -> CreatePartitionsResponse:
     """Raise partition counts, each topic on its own."""
     request: CreatePartitionsRequest = call.request
-    turns = Turns(request.timeout_ms)
+    turns = Turns(call, request.timeout_ms)
     codes = {
         ErrorCode.INVALID_CONFIG: ErrorCode.INVALID_PARTITIONS,
         **throttle_codes(call.version >= _THROTTLES),

@@ -4,8 +4,7 @@ The store replicates what is written, so any replication factor is accepted and 
 server has a partition is decided by placement, so assignments are refused.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from opentalos.broker.values import NewTopic, Topic
 from opentalos.gateway.kafka.call import KafkaCall
@@ -42,7 +41,6 @@ from opentalos.wire.kafka._generated.create_topics_response import (
 )
 from opentalos.wire.kafka._generated.delete_topics_request import (
     DeleteTopicsRequest,
-    DeleteTopicState,
 )
 from opentalos.wire.kafka._generated.delete_topics_response import (
     DeletableTopicResult,
@@ -58,7 +56,10 @@ _THROTTLES_CREATE, _THROTTLES_DELETE = 6, 5  # first versions whose clients know
 async def create(services: Services, call: KafkaCall) -> CreateTopicsResponse:
     """Create topics, each on its own."""
     request: CreateTopicsRequest = call.request
-    turns, codes = Turns(request.timeout_ms), throttle_codes(call.version >= _THROTTLES_CREATE)
+    turns, codes = (
+        Turns(call, request.timeout_ms),
+        throttle_codes(call.version >= _THROTTLES_CREATE),
+    )
     twice = repeated(topic.name for topic in request.topics)
     results, throttle_ms = [], 0
     for wanted in request.topics:
@@ -160,8 +161,7 @@ def _configs(services: Services, topic: Topic) -> list[CreatableTopicConfigs]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Doomed:
+class _Doomed(NamedTuple):
     """A topic to delete by ``name``, else by ``topic_id``."""
 
     name: str | None
@@ -171,9 +171,12 @@ class _Doomed:
 async def delete(services: Services, call: KafkaCall) -> DeleteTopicsResponse:
     """Delete topics, each on its own, by name or by id."""
     request: DeleteTopicsRequest = call.request
-    named = (DeleteTopicState(name=name) for name in request.topic_names)
-    doomed = [_Doomed(state.name, state.topic_id) for state in (*named, *request.topics)]
-    turns, codes = Turns(request.timeout_ms), throttle_codes(call.version >= _THROTTLES_DELETE)
+    doomed = await call.each(request.topic_names, lambda name: _Doomed(name, NO_ID))
+    doomed += await call.each(request.topics, lambda each: _Doomed(each.name, each.topic_id))
+    turns, codes = (
+        Turns(call, request.timeout_ms),
+        throttle_codes(call.version >= _THROTTLES_DELETE),
+    )
     twice = repeated(doomed)
     results, throttle_ms = [], 0
     for topic in doomed:

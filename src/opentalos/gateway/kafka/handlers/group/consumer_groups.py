@@ -4,6 +4,7 @@ Source: Apache Kafka 4.3, protocol guide; KIP-848.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup
@@ -17,6 +18,7 @@ from opentalos.broker.groups.kafka.requests import (
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.group.group_errors import group_code, outcome_code
+from opentalos.gateway.kafka.handlers.group.group_tools import COST
 from opentalos.gateway.kafka.names import name_of
 from opentalos.model.errors import TalosError
 from opentalos.wire.kafka._generated import (
@@ -42,6 +44,11 @@ async def heartbeat(services: Services, call: KafkaCall) -> ConsumerGroupHeartbe
     """A member joins, stays or leaves, and learns what it may read."""
     request: ConsumerGroupHeartbeatRequest = call.request
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    owned: set[TopicPart] = set()
+    for each in request.topic_partitions or ():
+        await call.piece()
+        part_of = partial(TopicPart, each.topic_id.hex())
+        owned.update(await call.each(each.partitions, part_of))
     asked = ConsumerHeartbeat(
         who=MemberId(request.member_id, request.instance_id),
         epoch=request.member_epoch,
@@ -54,13 +61,7 @@ async def heartbeat(services: Services, call: KafkaCall) -> ConsumerGroupHeartbe
         names=None if names is None else tuple(names),
         regex=regex,
         assignor=request.server_assignor,
-        owned=None
-        if request.topic_partitions is None
-        else frozenset(
-            TopicPart(each.topic_id.hex(), partition)
-            for each in request.topic_partitions
-            for partition in each.partitions
-        ),
+        owned=None if request.topic_partitions is None else frozenset(owned),
     )
     service = services.broker.kafka_groups.consumers
     try:
@@ -102,7 +103,10 @@ def _by_topic(parts: Iterable[TopicPart]) -> Iterable[tuple[str, list[int]]]:
 async def describe(services: Services, call: KafkaCall) -> described.ConsumerGroupDescribeResponse:
     """Members of groups, what they read, and what they will read."""
     request: ConsumerGroupDescribeRequest = call.request
-    groups = [await _described(services, call, group) for group in request.group_ids]
+    groups = []
+    for group in dict.fromkeys(request.group_ids):
+        await call.piece(COST)
+        groups.append(await _described(services, call, group))
     return described.ConsumerGroupDescribeResponse(groups=groups)
 
 
@@ -121,24 +125,25 @@ async def _described(services: Services, call: KafkaCall, group: str) -> describ
             error_message=f"no consumer group {group} whose assignments the server decides",
         )
     machine = hosted.machine
-    members = [
-        described.Member(
-            member_id=name,
-            instance_id=member.who.instance,
-            rack_id=member.rack,
-            member_epoch=member.epoch,
-            client_id=member.client_id,
-            client_host=member.host,
-            subscribed_topic_names=list(member.names),
-            subscribed_topic_regex=member.regex,
-            assignment=_assignment(services, call, hosted, member.assigned),
-            target_assignment=_assignment(
-                services, call, hosted, machine.target.get(name, frozenset())
-            ),
-            member_type=_CONSUMER_MEMBER,
+    members = []
+    for name, member in list(machine.members.items()):
+        assigned, target = member.assigned, machine.target.get(name, frozenset())
+        await call.piece(1 + len(assigned) + len(target) + len(member.names))
+        members.append(
+            described.Member(
+                member_id=name,
+                instance_id=member.who.instance,
+                rack_id=member.rack,
+                member_epoch=member.epoch,
+                client_id=member.client_id,
+                client_host=member.host,
+                subscribed_topic_names=list(member.names),
+                subscribed_topic_regex=member.regex,
+                assignment=_assignment(services, call, hosted, assigned),
+                target_assignment=_assignment(services, call, hosted, target),
+                member_type=_CONSUMER_MEMBER,
+            )
         )
-        for name, member in machine.members.items()
-    ]
     return described.DescribedGroup(
         group_id=group,
         group_state=hosted.state.value,

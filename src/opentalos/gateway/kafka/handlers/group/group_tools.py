@@ -7,7 +7,7 @@ from typing import Final
 
 from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, write_assignment
 from opentalos.broker.groups.kafka.listing import WORKERS, WorkersGroup
-from opentalos.broker.groups.kafka.requests import GroupState
+from opentalos.broker.groups.kafka.requests import DescribedMember, GroupState
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.group.group_errors import group_code
@@ -29,12 +29,16 @@ from opentalos.wire.kafka._generated.list_groups_response import ListedGroup, Li
 from opentalos.wire.kafka.errors import ErrorCode
 
 UNKNOWN_IS_AN_ERROR: Final = 6  # from this version of DescribeGroups on
+COST: Final = 16  # of looking at a group, in items of a piece
 
 
 async def describe(services: Services, call: KafkaCall) -> DescribeGroupsResponse:
     """Members of groups; workers of our own protocol are shown as members."""
     request: DescribeGroupsRequest = call.request
-    groups = [await _described(services, call, group) for group in request.groups]
+    groups: list[DescribedGroup] = []
+    for group in dict.fromkeys(request.groups):
+        await call.piece(COST)
+        groups.append(await _described(services, call, group))
     return DescribeGroupsResponse(groups=groups)
 
 
@@ -46,23 +50,24 @@ async def _described(services: Services, call: KafkaCall, group: str) -> Describ
     if found is None:
         return _unknown(call, group)
     if isinstance(found, WorkersGroup):
-        return _workers(services, call, group, found)
+        return await _workers(services, call, group, found)
     return DescribedGroup(
         group_id=group,
         group_state=found.state.value,
         protocol_type=found.protocol_type,
         protocol_data=found.protocol,
-        members=[
-            DescribedGroupMember(
-                member_id=member.who.member,
-                group_instance_id=member.who.instance,
-                client_id=member.client_id,
-                client_host=member.host,
-                member_metadata=member.metadata,
-                member_assignment=member.assignment,
-            )
-            for member in found.members
-        ],
+        members=await call.each(found.members, _member),
+    )
+
+
+def _member(member: DescribedMember) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.who.member,
+        group_instance_id=member.who.instance,
+        client_id=member.client_id,
+        client_host=member.host,
+        member_metadata=member.metadata,
+        member_assignment=member.assignment,
     )
 
 
@@ -76,20 +81,21 @@ def _unknown(call: KafkaCall, group: str) -> DescribedGroup:
     )
 
 
-def _workers(
+async def _workers(
     services: Services, call: KafkaCall, group: str, found: WorkersGroup
 ) -> DescribedGroup:
-    members = [
-        DescribedGroupMember(
-            member_id=shown.worker,
-            client_id=shown.worker,
-            client_host=shown.address,
-            member_assignment=write_assignment(
-                {name_of(services, call.caller, topic): held for topic, held in shown.partitions}
-            ),
+    members = []
+    for shown in found.workers:
+        await call.piece(1 + sum(len(held) for _, held in shown.partitions))
+        held = {name_of(services, call.caller, topic): held for topic, held in shown.partitions}
+        members.append(
+            DescribedGroupMember(
+                member_id=shown.worker,
+                client_id=shown.worker,
+                client_host=shown.address,
+                member_assignment=write_assignment(held),
+            )
         )
-        for shown in found.workers
-    ]
     return DescribedGroup(
         group_id=group,
         group_state=found.state.value,
@@ -108,17 +114,19 @@ async def list_all(services: Services, call: KafkaCall) -> ListGroupsResponse:
         found = await services.broker.kafka_groups.listing.list(call.caller)
     except TalosError as error:
         return ListGroupsResponse(error_code=group_code(error))
-    groups = [
-        ListedGroup(
-            group_id=group.name,
-            protocol_type=group.protocol_type,
-            group_state=group.state.value,
-            group_type=group.type,
-        )
-        for group in found
-        if (not states or group.state.value.lower() in states)
-        and (not types or group.type in types)
-    ]
+    groups: list[ListedGroup] = []
+    for group in found:
+        await call.piece()
+        if (not states or group.state.value.lower() in states) and (
+            not types or group.type in types
+        ):
+            listed = ListedGroup(
+                group_id=group.name,
+                protocol_type=group.protocol_type,
+                group_state=group.state.value,
+                group_type=group.type,
+            )
+            groups.append(listed)
     return ListGroupsResponse(groups=groups)
 
 
@@ -128,6 +136,7 @@ async def delete(services: Services, call: KafkaCall) -> DeleteGroupsResponse:
     results: list[DeletableGroupResult] = []
     for group in dict.fromkeys(request.groups_names):
         code = int(ErrorCode.NONE)
+        await call.piece(COST)
         try:
             await services.broker.kafka_groups.listing.delete(call.caller, group)
         except TalosError as error:

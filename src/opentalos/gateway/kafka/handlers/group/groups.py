@@ -8,10 +8,12 @@ from typing import Final
 from opentalos.broker.groups.kafka.offsets import Outcome
 from opentalos.broker.groups.kafka.requests import (
     GroupConnection,
+    JoinedMember,
     JoinRequest,
     MemberId,
     SyncRequest,
 )
+from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.group.group_errors import group_code, outcome_code
@@ -27,18 +29,26 @@ from opentalos.wire.kafka._generated.leave_group_request import LeaveGroupReques
 from opentalos.wire.kafka._generated.leave_group_response import LeaveGroupResponse, MemberResponse
 from opentalos.wire.kafka._generated.sync_group_request import SyncGroupRequest
 from opentalos.wire.kafka._generated.sync_group_response import SyncGroupResponse
+from opentalos.wire.kafka.errors import ErrorCode
 
 IDS_FIRST: Final = 4  # from this version of JoinGroup on a new member gets its id first
 NO_NAME_ALLOWED: Final = 7  # from this version on a protocol's name may be null
 SKIPS: Final = 9  # from this version on a leader understands that it must not decide
 SEVERAL_LEAVE: Final = 3  # from this version of LeaveGroup on
+LEAVE_AT_ONCE: Final = 64  # members; as many as are a piece of work
+PROTOCOLS_MAX: Final = 100  # that a member offers; clients have less than ten
 
 
 async def join(services: Services, call: KafkaCall) -> JoinGroupResponse:
     """A member joins; answered once the generation begins."""
     request: JoinGroupRequest = call.request
     no_name = None if call.version >= NO_NAME_ALLOWED else ""
-    rebalance_ms = request.rebalance_timeout_ms
+    rebalance_ms, protocols = request.rebalance_timeout_ms, request.protocols
+    if len(protocols) > PROTOCOLS_MAX:
+        code = int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return JoinGroupResponse(
+            error_code=code, protocol_name=no_name, member_id=request.member_id
+        )
     asked = JoinRequest(
         who=MemberId(request.member_id, request.group_instance_id),
         client_id=call.header.client_id or "",
@@ -46,7 +56,7 @@ async def join(services: Services, call: KafkaCall) -> JoinGroupResponse:
         session_s=request.session_timeout_ms / 1000,
         rebalance_s=(rebalance_ms if rebalance_ms >= 0 else request.session_timeout_ms) / 1000,
         protocol_type=request.protocol_type,
-        protocols=tuple((each.name, each.metadata) for each in request.protocols),
+        protocols=tuple((each.name, each.metadata) for each in protocols),
         fresh_id="",
         ids_required=call.version >= IDS_FIRST,
         skips=call.version >= SKIPS,
@@ -67,14 +77,15 @@ async def join(services: Services, call: KafkaCall) -> JoinGroupResponse:
         leader=found.leader,
         skip_assignment=found.skip_assignment,
         member_id=found.member,
-        members=[
-            JoinGroupResponseMember(
-                member_id=member.who.member,
-                group_instance_id=member.who.instance,
-                metadata=member.metadata,
-            )
-            for member in found.members
-        ],
+        members=await call.each(found.members, _member),
+    )
+
+
+def _member(member: JoinedMember) -> JoinGroupResponseMember:
+    return JoinGroupResponseMember(
+        member_id=member.who.member,
+        group_instance_id=member.who.instance,
+        metadata=member.metadata,
     )
 
 
@@ -93,12 +104,16 @@ def _connection(call: KafkaCall) -> GroupConnection:
 async def sync(services: Services, call: KafkaCall) -> SyncGroupResponse:
     """A member gets its assignment; answered once the leader has decided."""
     request: SyncGroupRequest = call.request
+    assignments: dict[str, bytes] = {}
+    for each in request.assignments:
+        await call.piece()
+        assignments[each.member_id] = each.assignment
     asked = SyncRequest(
         who=MemberId(request.member_id, request.group_instance_id),
         generation=request.generation_id,
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
-        assignments={each.member_id: each.assignment for each in request.assignments},
+        assignments=assignments,
     )
     try:
         found = await services.broker.kafka_groups.members.sync(
@@ -127,27 +142,27 @@ def heartbeat(services: Services, call: KafkaCall) -> None:
     call.answer(HeartbeatResponse(error_code=code))
 
 
-def leave(services: Services, call: KafkaCall) -> None:
+async def leave(services: Services, call: KafkaCall) -> LeaveGroupResponse:
     """Members leave."""
     request: LeaveGroupRequest = call.request
-    several = call.version >= SEVERAL_LEAVE
-    leaving = [MemberId(each.member_id, each.group_instance_id) for each in request.members]
-    if not several:
-        leaving = [MemberId(request.member_id)]
-    members = services.broker.kafka_groups.members
-    outcomes: list[Outcome]
+    members, group = services.broker.kafka_groups.members, request.group_id
+    answers: list[MemberResponse] = []
     try:
-        outcomes = list(members.leave(call.caller, request.group_id, leaving))
+        if call.version < SEVERAL_LEAVE:
+            (outcome,) = members.leave(call.caller, group, [MemberId(request.member_id)])
+            return LeaveGroupResponse(error_code=outcome_code(outcome))
+        for start in range(0, len(request.members), LEAVE_AT_ONCE):
+            some = request.members[start : start + LEAVE_AT_ONCE]
+            await call.piece(SHORT_ITEMS)
+            leaving = [MemberId(each.member_id, each.group_instance_id) for each in some]
+            outcomes = members.leave(call.caller, group, leaving)
+            answers += map(_left, leaving, outcomes)
     except TalosError as error:
-        call.answer(LeaveGroupResponse(error_code=group_code(error)))
-        return
-    if not several:
-        call.answer(LeaveGroupResponse(error_code=outcome_code(outcomes[0])))
-        return
-    answers = [
-        MemberResponse(
-            member_id=who.member, group_instance_id=who.instance, error_code=outcome_code(outcome)
-        )
-        for who, outcome in zip(leaving, outcomes, strict=True)
-    ]
-    call.answer(LeaveGroupResponse(members=answers))
+        return LeaveGroupResponse(error_code=group_code(error))
+    return LeaveGroupResponse(members=answers)
+
+
+def _left(who: MemberId, outcome: Outcome) -> MemberResponse:
+    return MemberResponse(
+        member_id=who.member, group_instance_id=who.instance, error_code=outcome_code(outcome)
+    )

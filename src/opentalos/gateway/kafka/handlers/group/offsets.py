@@ -4,7 +4,8 @@ A topic is named, or from version 10 on by its id. Source: Apache Kafka 4.3, pro
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol
 
 from opentalos.broker.groups.kafka.offsets import Committer, OffsetToCommit, Outcome
 from opentalos.broker.groups.kafka.requests import MemberId, Position
@@ -13,6 +14,7 @@ from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.group.group_errors import group_code, outcome_code
+from opentalos.gateway.kafka.handlers.group.group_tools import COST
 from opentalos.gateway.kafka.names import id_of, name_of, topic_of, topic_of_id
 from opentalos.model.errors import NothingThere, TalosError, Unavailable
 from opentalos.model.identity import Permission
@@ -80,17 +82,13 @@ async def commit(services: Services, call: KafkaCall) -> OffsetCommitResponse:
     offsets: list[OffsetToCommit] = []
     codes: dict[int, int] = {}  # of topics that cannot be committed, by their place
     for place, named in enumerate(request.topics):
+        await call.piece()
         try:
             topic = _topic(services, call, named)
         except TalosError as error:
             codes[place] = _topic_code(call, error)
             continue
-        offsets += [
-            OffsetToCommit(
-                topic, part.partition_index, part.committed_offset, part.committed_metadata or ""
-            )
-            for part in named.partitions
-        ]
+        offsets += await call.each(named.partitions, partial(_to_commit, topic))
     outcomes: Sequence[Outcome]
     try:
         outcomes = await services.broker.kafka_groups.offsets.commit(
@@ -99,28 +97,38 @@ async def commit(services: Services, call: KafkaCall) -> OffsetCommitResponse:
     except TalosError as error:
         outcomes = [error] * len(offsets)
     left = iter(outcomes)
-    topics = [
-        OffsetCommitResponseTopic(
-            name=named.name,
-            topic_id=named.topic_id,
-            partitions=[
-                OffsetCommitResponsePartition(
-                    partition_index=part.partition_index,
-                    error_code=codes[place] if place in codes else outcome_code(next(left)),
-                )
-                for part in named.partitions
-            ],
+    topics: list[OffsetCommitResponseTopic] = []
+    for place, named in enumerate(request.topics):
+        code = codes.get(place)
+
+        def answered(part: Any, code: int | None = code) -> OffsetCommitResponsePartition:
+            return OffsetCommitResponsePartition(
+                partition_index=part.partition_index,
+                error_code=outcome_code(next(left)) if code is None else code,
+            )
+
+        partitions = await call.each(named.partitions, answered)
+        topics.append(
+            OffsetCommitResponseTopic(
+                name=named.name, topic_id=named.topic_id, partitions=partitions
+            )
         )
-        for place, named in enumerate(request.topics)
-    ]
     return OffsetCommitResponse(topics=topics)
+
+
+def _to_commit(topic: Topic, part: Any) -> OffsetToCommit:
+    text = part.committed_metadata or ""
+    return OffsetToCommit(topic, part.partition_index, part.committed_offset, text)
 
 
 async def fetch(services: Services, call: KafkaCall) -> OffsetFetchResponse:
     """Positions of groups: of the partitions that are named, or of all."""
     request: OffsetFetchRequest = call.request
     if call.version >= SEVERAL_GROUPS:
-        groups = [await _group(services, call, group) for group in request.groups]
+        groups = []
+        for group in {group.group_id: group for group in request.groups}.values():
+            await call.piece(COST)
+            groups.append(await _group(services, call, group))
         return OffsetFetchResponse(groups=groups)
     named = request.topics
     group = OffsetFetchRequestGroup(
@@ -133,22 +141,20 @@ async def fetch(services: Services, call: KafkaCall) -> OffsetFetchResponse:
         ],
     )
     found = await _group(services, call, group)
-    topics = [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetFetchResponsePartition(
-                    partition_index=part.partition_index,
-                    committed_offset=part.committed_offset,
-                    metadata=part.metadata,
-                    error_code=part.error_code,
-                )
-                for part in topic.partitions
-            ],
-        )
-        for topic in found.topics
-    ]
+    topics: list[OffsetFetchResponseTopic] = []
+    for topic in found.topics:
+        partitions = await call.each(topic.partitions, _of_one_group)
+        topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
     return OffsetFetchResponse(topics=topics, error_code=found.error_code)
+
+
+def _of_one_group(part: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=part.partition_index,
+        committed_offset=part.committed_offset,
+        metadata=part.metadata,
+        error_code=part.error_code,
+    )
 
 
 async def _group(
@@ -181,7 +187,7 @@ async def _all(services: Services, call: KafkaCall, group: str) -> list[OffsetFe
         OffsetFetchResponseTopics(
             name=name_of(services, call.caller, topic),
             topic_id=id_of(topic),
-            partitions=_partitions(positions, sorted(positions)),
+            partitions=await _partitions(call, positions, sorted(positions)),
         )
         for topic, positions in found
     ]
@@ -192,6 +198,7 @@ async def _of_topic(
 ) -> OffsetFetchResponseTopics:
     code = 0
     positions: Mapping[int, Position] = {}
+    await call.piece(COST)
     try:
         topic = _topic(services, call, named)
     except NothingThere:  # nothing was committed there; unknown and not granted are alike
@@ -202,25 +209,25 @@ async def _of_topic(
         # An operator's tool asks for all topics, a consumer for those that it begins to read.
         fetch = services.broker.kafka_groups.offsets.fetch
         positions = await fetch(call.caller, group, topic, named.partition_indexes)
-    partitions = _partitions(positions, named.partition_indexes, code)
+    partitions = await _partitions(call, positions, named.partition_indexes, code)
     return OffsetFetchResponseTopics(
         name=named.name, topic_id=named.topic_id, partitions=partitions
     )
 
 
-def _partitions(
-    positions: Mapping[int, Position], wanted: Sequence[int], code: int = 0
+async def _partitions(
+    call: KafkaCall, positions: Mapping[int, Position], wanted: Sequence[int], code: int = 0
 ) -> list[OffsetFetchResponsePartitions]:
-    found = [(partition, positions.get(partition)) for partition in wanted]
-    return [
-        OffsetFetchResponsePartitions(
+    def answered(partition: int) -> OffsetFetchResponsePartitions:
+        position = positions.get(partition)
+        return OffsetFetchResponsePartitions(
             partition_index=partition,
             committed_offset=position.next_offset if position else NO_POSITION,
             metadata=position.metadata if position else "",
             error_code=code,
         )
-        for partition, position in found
-    ]
+
+    return await call.each(wanted, answered)
 
 
 async def delete(services: Services, call: KafkaCall) -> OffsetDeleteResponse:
@@ -229,7 +236,9 @@ async def delete(services: Services, call: KafkaCall) -> OffsetDeleteResponse:
     topics: list[OffsetDeleteResponseTopic] = []
     for named in request.topics:
         answers: list[OffsetDeleteResponsePartition] = []
+        await call.piece()
         for part in named.partitions:
+            await call.piece(COST)
             code = await _deleted(services, call, named.name, part.partition_index)
             answers.append(
                 OffsetDeleteResponsePartition(partition_index=part.partition_index, error_code=code)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from tests.unit.broker.support import World
 
-from opentalos.gateway.kafka.call import ClientSession, KafkaCall
+from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Received
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers import TABLE
 from opentalos.gateway.kafka.listener import KafkaPort
@@ -42,9 +42,8 @@ class Client:
         cursor = Cursor(write_request(api, version, request, 7, "c"), SIZE.size)
         header = read_header(cursor)
         session = ClientSession(peer="127.0.0.1", network="", private=True, caller=self.caller)
-        call = KafkaCall(
-            api, header, read_request(api, version, cursor), session, lambda call, pieces: None
-        )
+        received = Received(api, header, read_request(api, version, cursor))
+        call = KafkaCall(received, session, self.world.broker.work, lambda call, pieces: None)
         port = KafkaPort(KafkaSettings(), lambda port: cast(Any, None))
         services = cast(Services, SimpleNamespace(broker=self.world.broker, port=port))
         made: Any = served.handle(services, call)

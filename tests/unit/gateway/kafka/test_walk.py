@@ -1,0 +1,260 @@
+"""Every request that is served, with arrays as large as they come: no step of the loop is long."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.loop_steps import LoopSteps
+from tests.unit.broker.support import World, world
+from tests.unit.catalog.support import ALICE
+
+from opentalos.broker.groups.kafka.offsets import Committer, OffsetToCommit
+from opentalos.broker.groups.kafka.requests import JoinRequest, MemberId
+from opentalos.gateway.kafka.call import ClientSession, KafkaCall
+from opentalos.gateway.kafka.connection import KafkaConnection
+from opentalos.gateway.kafka.fetch_sessions import FetchSessions
+from opentalos.gateway.kafka.gateway import KafkaGateway, Services
+from opentalos.gateway.kafka.handlers import TABLE
+from opentalos.gateway.kafka.listener import KafkaPort
+from opentalos.model.identity import Permission
+from opentalos.model.settings.kafka import KafkaGroupLimits, KafkaSettings
+from opentalos.wire.kafka._generated.describe_groups_request import DescribeGroupsRequest
+from opentalos.wire.kafka._generated.describe_topic_partitions_request import (
+    DescribeTopicPartitionsRequest,
+)
+from opentalos.wire.kafka._generated.list_groups_request import ListGroupsRequest
+from opentalos.wire.kafka._generated.metadata_request import MetadataRequest
+from opentalos.wire.kafka._generated.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from opentalos.wire.kafka.apis import SIZE, Api, ApiKey, api_of, read_response, write_request
+from opentalos.wire.kafka.codec import Cursor
+from opentalos.wire.kafka.spec import Field, KafkaStruct, StructSpec, includes
+
+CALLS_MAX = 7_000  # of functions, which take about 1 ms
+MANY = 3_000  # items, so that two calls for each exceed a piece
+PARTITIONS = 40
+GIVEN_UP_S = 600.0
+TOPIC = "orders"
+
+# Fields with a meaning; others get a value of their type.
+SMALL_NUMBERS = ("partition_index", "partition", "index", "partitions", "partition_indexes")
+TOPICS = ("name", "topic", "topics", "topic_names", "subscribed_topic_names", "resource_name")
+
+
+class Beside:
+    """In place of threads: each piece of what they do counts as a step."""
+
+    def __init__(self, steps: LoopSteps) -> None:
+        self._steps = steps
+
+    async def run(self, work: Callable[..., Any], *args: Any) -> Any:
+        self._steps.cut("the loop")
+        found = work(*args)
+        self.yield_lock()
+        return found
+
+    def yield_lock(self) -> None:
+        self._steps.cut("a thread")
+
+
+class Filled:
+    """A request in which the array at this place has many items, and all others one."""
+
+    def __init__(self, version: int, large: str, known: bool) -> None:
+        self._version, self._large, self._known, self._count = version, large, known, 0
+
+    def struct(self, spec: StructSpec, path: str = "") -> KafkaStruct:
+        found = {
+            each.name: self._value(each, f"{path}/{each.name}")
+            for each in spec.fields
+            if includes(each.versions, self._version) and each.tag is None
+        }
+        return cast(KafkaStruct, spec.make(**found))
+
+    def _value(self, field: Field, path: str) -> Any:
+        item = field.type.item
+        if item is not None:
+            many = range(MANY if path == self._large else 1)
+            if item.struct is not None:
+                spec = item.struct.SPEC
+                return [self.struct(spec, path) for _ in many]
+            return [self._plain(item.name, field.name) for _ in many]
+        if field.type.struct is not None:
+            return self.struct(field.type.struct.SPEC, path)
+        return self._plain(field.type.name, field.name)
+
+    def _plain(self, kind: str, name: str) -> Any:
+        self._count += 1
+        if kind == "string":
+            if name in TOPICS:
+                return TOPIC if self._known else f"missing{self._count}"
+            if name in ("transactional_id", "group_instance_id", "instance_id", "rack_id"):
+                return None if name != "rack_id" else ""
+            if name in ("protocol_type", "server_assignor", "subscribed_topic_regex"):
+                return "" if name == "protocol_type" else None
+            if name == "member_id" and not self._known:
+                return ""
+            return f"x{self._count}"
+        if kind == "uuid":
+            return bytes(16)
+        if kind in ("bytes", "records"):
+            return b""
+        if kind == "bool":
+            return False
+        if name in SMALL_NUMBERS:
+            return self._count % PARTITIONS
+        return {"resource_type": 2, "generation_id": -1, "acks": -1}.get(name, 1)
+
+
+def arrays_of(spec: StructSpec, version: int, path: str = "") -> Iterator[str]:
+    for each in spec.fields:
+        if not includes(each.versions, version) or each.tag is not None:
+            continue
+        place, item = f"{path}/{each.name}", each.type.item
+        inner = each.type.struct if item is None else item.struct
+        if item is not None:
+            yield place
+        if inner is not None:
+            yield from arrays_of(inner.SPEC, version, place)
+
+
+LARGE = [
+    (key, place)
+    for key in TABLE
+    for place in arrays_of(api_of(key).request.SPEC, TABLE[key].versions[1])
+]
+
+
+class Client:
+    """One connection without a socket."""
+
+    def __init__(self, w: World) -> None:
+        self.services = cast(
+            Services,
+            SimpleNamespace(
+                broker=w.broker,
+                port=KafkaPort(KafkaSettings(), lambda port: cast(Any, None)),
+                cluster="c",
+                versions={key: served.versions for key, served in TABLE.items()},
+                fetch_sessions=FetchSessions(),
+            ),
+        )
+        self.gateway = KafkaGateway(self.services, TABLE)
+        self.session = ClientSession(
+            peer="127.0.0.1", network="", private=True, caller=ALICE, authenticated=True
+        )
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def answered(self, call: KafkaCall, pieces: list[Any]) -> None:
+        if not self.answer.done():
+            self.answer.set_result(pieces)
+
+    async def ask(self, frame: memoryview) -> list[Any]:
+        connection = cast(KafkaConnection, self)
+        call = self.gateway.decode(frame, self.session, connection)
+        if call is None:
+            call = await self.gateway.decode_long(frame, self.session, connection)
+        self.gateway.start(call)
+        async with asyncio.timeout(GIVEN_UP_S):
+            return cast(list[Any], await self.answer)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "missing"])
+@pytest.mark.parametrize(
+    ("key", "place"), LARGE, ids=lambda value: str(getattr(value, "name", value))
+)
+async def test_no_request_holds_the_loop(key: ApiKey, place: str, known: bool) -> None:
+    api, version, steps = api_of(key), TABLE[key].versions[1], LoopSteps()
+    request = Filled(version, place, known).struct(api.request.SPEC)
+    frame = memoryview(write_request(api, version, request, 7, "c"))[SIZE.size :]
+    limits = KafkaGroupLimits(initial_delay_s=0.0)
+    async with world(offload=Beside(steps), kafka_group=limits) as w:
+        await w.topic(ALICE, TOPIC, partitions=PARTITIONS)
+        client = Client(w)
+        with steps:
+            async with steps.labelled(f"{key.name} {place}"):
+                pieces = await client.ask(frame)
+        assert steps.largest.calls <= CALLS_MAX, str(steps.largest)
+        if pieces:
+            read_response(api, version, Cursor(b"".join(pieces), SIZE.size))
+
+
+MANY_TOPICS, MANY_MEMBERS = 1_200, 400
+
+
+def many_acls() -> KafkaStruct:
+    spec = api_of(ApiKey.DESCRIBE_ACLS).request.SPEC
+    any_of = {field.name: 1 if field.type.name == "int8" else None for field in spec.fields}
+    return cast(KafkaStruct, spec.make(**any_of))
+
+
+CROWDED: dict[str, tuple[ApiKey, Callable[[], KafkaStruct]]] = {
+    "all topics": (ApiKey.METADATA, lambda: MetadataRequest(topics=None)),
+    "partitions of all topics": (
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        lambda: DescribeTopicPartitionsRequest(response_partition_limit=2_000),
+    ),
+    "all groups": (ApiKey.LIST_GROUPS, ListGroupsRequest),
+    "a group with many members": (
+        ApiKey.DESCRIBE_GROUPS, lambda: DescribeGroupsRequest(groups=["many"])
+    ),
+    "all positions of a group": (
+        ApiKey.OFFSET_FETCH,
+        lambda: OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="many", topics=None)]),
+    ),
+    "all permissions": (ApiKey.DESCRIBE_ACLS, many_acls),
+}  # fmt: skip
+
+
+async def crowd(w: World) -> None:
+    """Many topics, each with a group of its own and a grant, and a group with many members."""
+    caller, offsets = ALICE, w.broker.kafka_groups.offsets
+    for number in range(MANY_TOPICS):
+        topic = await w.topic(caller, f"t{number}", partitions=2)
+        await w.broker.permissions.grant_more(caller, topic.resource, "bob", Permission.GET_MESSAGE)
+        for group in ("many", f"g{number}"):
+            committer = Committer(group=group, who=MemberId(""), generation=-1)
+            await offsets.commit(caller, committer, [OffsetToCommit(topic, 0, 0, "text")])
+    joining = [
+        asyncio.ensure_future(
+            w.broker.kafka_groups.members.join(
+                caller,
+                "many",
+                JoinRequest(
+                    who=MemberId(""),
+                    client_id="c",
+                    host="h",
+                    session_s=1_000.0,
+                    rebalance_s=1_000.0,
+                    protocol_type="other",
+                    protocols=(("range", b"metadata"),),
+                    fresh_id="",
+                ),
+            )
+        )
+        for _ in range(MANY_MEMBERS)
+    ]
+    await asyncio.gather(*joining)
+
+
+async def test_no_answer_holds_the_loop() -> None:
+    steps = LoopSteps()
+    async with world(offload=Beside(steps), kafka_group=KafkaGroupLimits(initial_delay_s=0.0)) as w:
+        await crowd(w)
+        answers: dict[Api, list[Any]] = {}
+        with steps:
+            for name, (key, request) in CROWDED.items():
+                api, version = api_of(key), TABLE[key].versions[1]
+                frame = memoryview(write_request(api, version, request(), 7, "c"))[SIZE.size :]
+                client = Client(w)
+                async with steps.labelled(name):
+                    answers[api] = await client.ask(frame)
+        for api, pieces in answers.items():
+            version = TABLE[api.key].versions[1]
+            _, answer = read_response(api, version, Cursor(b"".join(pieces), SIZE.size))
+            assert not getattr(answer, "error_code", 0), answer
+        assert steps.largest.calls <= CALLS_MAX, steps.table()
