@@ -174,3 +174,10 @@ class GroupRows:
             if len(page) < SCAN_ROWS_MAX:
                 return
             start = page[-1].key + b"\0"
+
+
+async def own_rows(rows: GroupRows, keys: Sequence[GroupKey]) -> Sequence[GroupRow | None]:
+    """The groups' own rows, in the order asked; None: there is no such group."""
+    found = await rows._rows.get(TABLE, [group_row_key(key) for key in keys])
+    groups = [GroupRow.decode(row.cells) if row else None for row in found]
+    return [None if group is None or group.deleting else group for group in groups]

@@ -144,7 +144,7 @@ class KafkaConsumerService:
             return known.topics
         pattern = Pattern(regex)
         found: dict[str, Topic] = {}
-        topics = iter(readable_topics(self._context, caller))
+        topics = iter(await readable_topics(self._context, caller))
 
         def match_a_piece() -> bool:
             """Returns: whether topics may be left."""

@@ -34,6 +34,7 @@ class KafkaGroups:
         self._context = context
         self.leases = groups.kafka
         self._groups: dict[GroupName, Hosted] = {}
+        self.tenants: dict[str, set[str]] = {}  # those whose group has members, by its name
         self._members: dict[str, set[Hosted]] = {}  # by worker id, which clients may choose
         self._of_group: dict[Hosted, set[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -60,7 +61,7 @@ class KafkaGroups:
         """A group without members as one whose members decide. Raises: TooManyConsumers."""
         self._check_room(name)
         made = HostedGroup(name, ClassicGroup(self._context.config.kafka_group), self)
-        self._groups[name] = made
+        self._keep(made)
         return made
 
     def open_consumer(self, name: GroupName) -> HostedConsumerGroup:
@@ -70,8 +71,12 @@ class KafkaGroups:
         first_epoch = self._context.clock.wall_ms() // 1000 % EPOCHS
         machine = ConsumerGroup(self._context.config.kafka_group, first_epoch)
         made = HostedConsumerGroup(name, machine, self)
-        self._groups[name] = made
+        self._keep(made)
         return made
+
+    def _keep(self, group: Hosted) -> None:
+        self._groups[group.name] = group
+        self.tenants.setdefault(group.name.name, set()).add(group.name.tenant)
 
     def _check_room(self, name: GroupName) -> None:
         limits = self._context.config.kafka_group
@@ -149,6 +154,10 @@ class KafkaGroups:
             self._leave(worker, group)
         if self._groups.get(group.name) is group:
             del self._groups[group.name]
+            tenants = self.tenants[group.name.name]
+            tenants.remove(group.name.tenant)
+            if not tenants:
+                del self.tenants[group.name.name]
 
     def _leave(self, worker: str, group: Hosted) -> None:
         groups = self._members.get(worker, set())

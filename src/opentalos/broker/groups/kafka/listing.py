@@ -17,8 +17,8 @@ from opentalos.broker.groups.kafka.hosted import (
 )
 from opentalos.broker.groups.kafka.scope import (
     TOPICS_AT_ONCE,
+    GroupScope,
     check_coordinator,
-    manager_if_allowed,
     readable_topics,
 )
 from opentalos.catalog.topics.topic import Topic
@@ -86,21 +86,24 @@ class KafkaGroupListing:
             name: ListedGroup(name, group.protocol_type, group.state, group.type)
             for name, group in self._groups.of_tenant(caller.owner_id).items()
         }
-        topics = readable_topics(self._context, caller)
+        topics = await readable_topics(self._context, caller)
+        scope = GroupScope(self._context, self._rows, caller, ())
         for start in range(0, len(topics), TOPICS_AT_ONCE):
             some = topics[start : start + TOPICS_AT_ONCE]
-            for listed in await asyncio.gather(*(self._of_topic(caller, t) for t in some)):
+            for listed in await asyncio.gather(*(self._of_topic(scope, t) for t in some)):
                 for name, group in listed.items():
                     known = found.get(name)
                     if known is None or known.weight < group.weight:
                         found[name] = group
         return [found[name] for name in sorted(found)]
 
-    async def _of_topic(self, caller: Principal, topic: Topic) -> Mapping[str, ListedGroup]:
+    async def _of_topic(self, scope: GroupScope, topic: Topic) -> Mapping[str, ListedGroup]:
         """Groups of a topic that are coordinated here."""
+        caller = scope.caller
         visible = visible_groups(caller, topic, await self._rows.groups(topic.uuid))
         found: dict[str, ListedGroup] = {}
         for shown, user in visible.items():
+            await scope.spend(1 + topic.consumer_partitions)
             if not self._is_here(user):
                 continue
             state, kind = GroupState.EMPTY, CLASSIC_TYPE
@@ -131,27 +134,30 @@ class KafkaGroupListing:
         if hosted is not None or not caller.admin:
             return hosted
         tenant, qualified, name = group.rpartition(SEPARATOR)
+        if qualified:
+            return self._hosted(tenant, name)
         # To an administrator a plain name means the groups of the topics' owners.
-        tenants = {tenant} if qualified else {topic.owner for topic in self._context.topics.all()}
-        found = (self._hosted(each, name) for each in sorted(tenants))
+        named = sorted(self._groups.tenants.get(name, ()))
+        owners = (each for each in named if self._context.topics.owned_by(each))
+        found = (self._hosted(each, name) for each in owners)
         return next((hosted for hosted in found if hosted is not None), None)
 
     def _hosted(self, tenant: str, name: str) -> Hosted | None:
         hosted = self._groups.find(GroupName(tenant, name))
         return hosted if hosted is not None and hosted.holders else None
 
-    async def describe(self, caller: Principal, group: str) -> DescribedGroup | WorkersGroup | None:
+    async def describe(self, scope: GroupScope, group: str) -> DescribedGroup | WorkersGroup | None:
         """A group; None: unknown, or one that the caller may not see.
 
         Raises: NotOwner, PartitionNotServing, InvalidName.
         """
-        hosted = self.find(caller, group)
+        hosted = self.find(scope.caller, group)
         if hosted is not None:
             return hosted.describe()
         exists, workers = False, dict[str, ShownWorker]()
-        for topic in readable_topics(self._context, caller):
-            user = manager_if_allowed(caller, topic, group)
-            held = await self._leases.workers(user, topic.consumer_partitions) if user else None
+        for topic, user in await scope.of(group):
+            held = await self._leases.workers(user, topic.consumer_partitions)
+            await scope.spend(1 + topic.consumer_partitions)
             exists = exists or held is not None
             for worker, (address, partitions) in (held or {}).items():
                 shown = workers.setdefault(worker, ShownWorker(worker, address, ()))
@@ -162,37 +168,37 @@ class KafkaGroupListing:
         state = GroupState.STABLE if workers else GroupState.EMPTY
         return WorkersGroup(state, list(workers.values()))
 
-    async def was_server_assigned(self, caller: Principal, group: str) -> bool:
+    async def was_server_assigned(self, scope: GroupScope, group: str) -> bool:
         """Whether a group without members had members of the newer protocol last.
 
         Raises: NotOwner, PartitionNotServing, InvalidName.
         """
         check_coordinator(self._context, group)
-        for topic in readable_topics(self._context, caller):
-            user = manager_if_allowed(caller, topic, group)
-            if user is not None and await self._leases.server_assigned(user):
+        for topic, user in await scope.of(group):
+            if await self._leases.server_assigned(user):
                 return True
+            await scope.spend(1 + topic.consumer_partitions)
         return False
 
-    async def delete(self, caller: Principal, group: str) -> None:
+    async def delete(self, scope: GroupScope, group: str) -> None:
         """Delete a group on every topic of it that the caller may read.
 
         Raises: ConsumerGroupNotExist; ConsumerGroupWorking: nothing was deleted, or only on the
             topics before.
         """
-        if self.find(caller, group) is not None:
+        if self.find(scope.caller, group) is not None:
             raise ConsumerGroupWorking(f"consumer group {group} has members")
         found: list[Topic] = []
-        for topic in readable_topics(self._context, caller):
-            user = manager_if_allowed(caller, topic, group)
-            held = await self._leases.workers(user, topic.consumer_partitions) if user else None
+        for topic, user in await scope.of(group):
+            held = await self._leases.workers(user, topic.consumer_partitions)
+            await scope.spend(1 + topic.consumer_partitions)
             if held:
                 raise ConsumerGroupWorking(f"consumer group {group} has live workers")
             if held is not None:
                 found.append(topic)
         if not found:
             raise ConsumerGroupNotExist(f"no consumer group {group}")
-        await self._delete(caller, group, found)
+        await self._delete(scope.caller, group, found)
 
     async def _delete(self, caller: Principal, group: str, topics: Iterable[Topic]) -> None:
         for topic in topics:

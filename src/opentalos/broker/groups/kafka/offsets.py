@@ -13,13 +13,12 @@ from opentalos.broker.context import BrokerContext
 from opentalos.broker.groups.consumers import ConsumerService
 from opentalos.broker.groups.group_names import manager_of, user_of
 from opentalos.broker.groups.kafka.groups import KafkaGroups
-from opentalos.broker.groups.kafka.hosted import Hosted
+from opentalos.broker.groups.kafka.hosted import GroupName, Hosted
 from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup
 from opentalos.broker.groups.kafka.scope import (
     TOPICS_AT_ONCE,
+    GroupScope,
     check_coordinator,
-    manager_if_allowed,
-    readable_topics,
 )
 from opentalos.catalog.topics.topic import Topic
 from opentalos.group.directory import GroupUser
@@ -182,30 +181,26 @@ class KafkaOffsetService:
     ) -> Refusal | None:
         """Whether a member that says which epoch it is in may know where to start."""
         check_coordinator(self._context, group)
-        hosted = self._groups.of_tenant(caller.owner_id).get(group)
+        hosted = self._groups.find(GroupName(caller.owner_id, group))
         if member is None or epoch < 0 or not isinstance(hosted, HostedConsumerGroup):
             return None
         return hosted.check_commit(MemberId(member), epoch)
 
     async def fetch_all(
-        self, caller: Principal, group: str
+        self, scope: GroupScope, group: str
     ) -> Sequence[tuple[Topic, Mapping[int, Position]]]:
         """Every position of a group, on those of its topics that the caller may read."""
         check_coordinator(self._context, group)
-        topics = readable_topics(self._context, caller)
+        matches = await scope.of(group)
         found: list[tuple[Topic, Mapping[int, Position]]] = []
-        for start in range(0, len(topics), TOPICS_AT_ONCE):
-            some = topics[start : start + TOPICS_AT_ONCE]
-            reads = [self._positions(caller, topic, group) for topic in some]
-            pairs = zip(some, await asyncio.gather(*reads), strict=True)
-            found += [(topic, positions) for topic, positions in pairs if positions]
+        for start in range(0, len(matches), TOPICS_AT_ONCE):
+            some = matches[start : start + TOPICS_AT_ONCE]
+            reads = [self._leases.positions(match.user) for match in some]
+            for match, positions in zip(some, await asyncio.gather(*reads), strict=True):
+                if positions:
+                    found.append((match.topic, positions))
+                await scope.spend(1 + len(positions))
         return found
-
-    async def _positions(
-        self, caller: Principal, topic: Topic, group: str
-    ) -> Mapping[int, Position]:
-        user = manager_if_allowed(caller, topic, group)
-        return await self._leases.positions(user) if user is not None else {}
 
     @audited("delete an offset", "topic.resource", "group", "partition")
     async def delete(self, caller: Principal, group: str, topic: Topic, partition: int) -> Outcome:

@@ -21,6 +21,7 @@ from opentalos.broker.groups.kafka.requests import (
     Refusal,
     SyncRequest,
 )
+from opentalos.broker.groups.kafka.scope import GroupScope
 from opentalos.broker.values import CheckpointKey, ConsumeUnit, Topic
 from opentalos.group.kafka.values import DescribedGroup
 from opentalos.model.errors import (
@@ -91,6 +92,11 @@ async def commit(
 NOBODY = MemberId("")
 
 
+def scope(w: World) -> GroupScope:
+    """Of a call of Alice about group ``g``."""
+    return w.broker.kafka_groups.scope(ALICE, ["g"])
+
+
 async def test_both_protocols_see_the_same_checkpoint_and_lag() -> None:
     async with world(kafka_group=LIMITS) as w:
         topic = await w.topic(ALICE, partitions=2)
@@ -105,7 +111,7 @@ async def test_both_protocols_see_the_same_checkpoint_and_lag() -> None:
         assert await w.broker.consumers.query_offset(ALICE, "g", topic.resource, 0) == 3
         found = await w.broker.kafka_groups.offsets.fetch(ALICE, "g", topic, [0])
         assert {number: (p.next_offset, p.metadata) for number, p in found.items()} == {0: (4, "x")}
-        listed = await w.broker.kafka_groups.offsets.fetch_all(ALICE, "g")
+        listed = await w.broker.kafka_groups.offsets.fetch_all(scope(w), "g")
         assert [(each.name, sorted(positions)) for each, positions in listed] == [("t", [0])]
 
 
@@ -135,7 +141,7 @@ async def test_workers_and_members_are_never_in_one_group() -> None:
         unit = ConsumeUnit("g", topic.resource, "w1", (0,))
         await w.broker.consumers.lock_partitions(ALICE, unit, "10.0.0.1")
         assert (await join(w, ALICE)).refusal is Refusal.INCONSISTENT_GROUP_PROTOCOL
-        shown = await w.broker.kafka_groups.listing.describe(ALICE, "g")
+        shown = await w.broker.kafka_groups.listing.describe(scope(w), "g")
         assert isinstance(shown, WorkersGroup)
         assert [(each.worker, each.address) for each in shown.workers] == [("w1", "10.0.0.1")]
         listed = await w.broker.kafka_groups.listing.list(ALICE)
@@ -225,18 +231,18 @@ async def test_deleting_needs_a_group_without_members() -> None:
         await w.topic(ALICE)
         listing = w.broker.kafka_groups.listing
         with pytest.raises(ConsumerGroupNotExist):
-            await listing.delete(ALICE, "g")
+            await listing.delete(scope(w), "g")
         who = await lead(w, ALICE, 0)
-        described = await listing.describe(ALICE, "g")
+        described = await listing.describe(scope(w), "g")
         assert isinstance(described, DescribedGroup)
         assert described.state is GroupState.STABLE
         with pytest.raises(ConsumerGroupWorking):
-            await listing.delete(ALICE, "g")
+            await listing.delete(scope(w), "g")
         w.broker.kafka_groups.members.leave(ALICE, "g", [who])
         for _ in range(20):
             await asyncio.sleep(0)
-        await listing.delete(ALICE, "g")
-        assert await listing.describe(ALICE, "g") is None
+        await listing.delete(scope(w), "g")
+        assert await listing.describe(scope(w), "g") is None
 
 
 async def test_calls_that_wait_return_when_the_server_stops() -> None:

@@ -15,6 +15,7 @@ from opentalos.broker.groups.kafka.requests import (
     Parts,
     TopicPart,
 )
+from opentalos.broker.groups.kafka.scope import GroupScope
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.group.group_errors import group_code, outcome_code
@@ -103,18 +104,21 @@ def _by_topic(parts: Iterable[TopicPart]) -> Iterable[tuple[str, list[int]]]:
 async def describe(services: Services, call: KafkaCall) -> described.ConsumerGroupDescribeResponse:
     """Members of groups, what they read, and what they will read."""
     request: ConsumerGroupDescribeRequest = call.request
+    scope = services.broker.kafka_groups.scope(call.caller, request.group_ids)
     groups = []
     for group in dict.fromkeys(request.group_ids):
         await call.piece(COST)
-        groups.append(await _described(services, call, group))
+        groups.append(await _described(services, call, scope, group))
     return described.ConsumerGroupDescribeResponse(groups=groups)
 
 
-async def _described(services: Services, call: KafkaCall, group: str) -> described.DescribedGroup:
+async def _described(
+    services: Services, call: KafkaCall, scope: GroupScope, group: str
+) -> described.DescribedGroup:
     listing = services.broker.kafka_groups.listing
     try:
         hosted = listing.find(call.caller, group)
-        if hosted is None and await listing.was_server_assigned(call.caller, group):
+        if hosted is None and await listing.was_server_assigned(scope, group):
             return described.DescribedGroup(group_id=group, group_state=GroupState.EMPTY.value)
     except TalosError as error:
         return described.DescribedGroup(group_id=group, error_code=group_code(error))

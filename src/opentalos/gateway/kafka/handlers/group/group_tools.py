@@ -8,6 +8,7 @@ from typing import Final
 from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, write_assignment
 from opentalos.broker.groups.kafka.listing import WORKERS, WorkersGroup
 from opentalos.broker.groups.kafka.requests import DescribedMember, GroupState
+from opentalos.broker.groups.kafka.scope import GroupScope
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.group.group_errors import group_code
@@ -35,16 +36,19 @@ COST: Final = 16  # of looking at a group, in items of a piece
 async def describe(services: Services, call: KafkaCall) -> DescribeGroupsResponse:
     """Members of groups; workers of our own protocol are shown as members."""
     request: DescribeGroupsRequest = call.request
+    scope = services.broker.kafka_groups.scope(call.caller, request.groups)
     groups: list[DescribedGroup] = []
     for group in dict.fromkeys(request.groups):
         await call.piece(COST)
-        groups.append(await _described(services, call, group))
+        groups.append(await _described(services, call, scope, group))
     return DescribeGroupsResponse(groups=groups)
 
 
-async def _described(services: Services, call: KafkaCall, group: str) -> DescribedGroup:
+async def _described(
+    services: Services, call: KafkaCall, scope: GroupScope, group: str
+) -> DescribedGroup:
     try:
-        found = await services.broker.kafka_groups.listing.describe(call.caller, group)
+        found = await services.broker.kafka_groups.listing.describe(scope, group)
     except TalosError as error:
         return DescribedGroup(group_id=group, error_code=group_code(error))
     if found is None:
@@ -134,11 +138,12 @@ async def delete(services: Services, call: KafkaCall) -> DeleteGroupsResponse:
     """Delete groups without members."""
     request: DeleteGroupsRequest = call.request
     results: list[DeletableGroupResult] = []
+    scope = services.broker.kafka_groups.scope(call.caller, request.groups_names)
     for group in dict.fromkeys(request.groups_names):
         code = int(ErrorCode.NONE)
         await call.piece(COST)
         try:
-            await services.broker.kafka_groups.listing.delete(call.caller, group)
+            await services.broker.kafka_groups.listing.delete(scope, group)
         except TalosError as error:
             code = group_code(error)
         results.append(DeletableGroupResult(group_id=group, error_code=code))

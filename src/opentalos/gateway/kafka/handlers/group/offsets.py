@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 from opentalos.broker.groups.kafka.offsets import Committer, OffsetToCommit, Outcome
 from opentalos.broker.groups.kafka.requests import MemberId, Position
+from opentalos.broker.groups.kafka.scope import GroupScope
 from opentalos.broker.values import Topic
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.errors import code_of
@@ -125,10 +126,13 @@ async def fetch(services: Services, call: KafkaCall) -> OffsetFetchResponse:
     """Positions of groups: of the partitions that are named, or of all."""
     request: OffsetFetchRequest = call.request
     if call.version >= SEVERAL_GROUPS:
+        asked = {group.group_id: group for group in request.groups}
+        whole = [group.group_id for group in asked.values() if group.topics is None]
+        scope = services.broker.kafka_groups.scope(call.caller, whole)
         groups = []
-        for group in {group.group_id: group for group in request.groups}.values():
+        for group in asked.values():
             await call.piece(COST)
-            groups.append(await _group(services, call, group))
+            groups.append(await _group(services, call, scope, group))
         return OffsetFetchResponse(groups=groups)
     named = request.topics
     group = OffsetFetchRequestGroup(
@@ -140,7 +144,8 @@ async def fetch(services: Services, call: KafkaCall) -> OffsetFetchResponse:
             for each in named
         ],
     )
-    found = await _group(services, call, group)
+    scope = services.broker.kafka_groups.scope(call.caller, [group.group_id])
+    found = await _group(services, call, scope, group)
     topics: list[OffsetFetchResponseTopic] = []
     for topic in found.topics:
         partitions = await call.each(topic.partitions, _of_one_group)
@@ -158,7 +163,7 @@ def _of_one_group(part: OffsetFetchResponsePartitions) -> OffsetFetchResponsePar
 
 
 async def _group(
-    services: Services, call: KafkaCall, group: OffsetFetchRequestGroup
+    services: Services, call: KafkaCall, scope: GroupScope, group: OffsetFetchRequestGroup
 ) -> OffsetFetchResponseGroup:
     try:
         refusal = services.broker.kafka_groups.offsets.check_epoch(
@@ -168,7 +173,7 @@ async def _group(
             code = outcome_code(refusal)
             return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
         if group.topics is None:
-            topics = await _all(services, call, group.group_id)
+            topics = await _all(services, call, scope, group.group_id)
         else:
             topics = [await _of_topic(services, call, group.group_id, t) for t in group.topics]
     except TalosError as error:
@@ -181,8 +186,10 @@ async def _group(
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
-async def _all(services: Services, call: KafkaCall, group: str) -> list[OffsetFetchResponseTopics]:
-    found = await services.broker.kafka_groups.offsets.fetch_all(call.caller, group)
+async def _all(
+    services: Services, call: KafkaCall, scope: GroupScope, group: str
+) -> list[OffsetFetchResponseTopics]:
+    found = await services.broker.kafka_groups.offsets.fetch_all(scope, group)
     return [
         OffsetFetchResponseTopics(
             name=name_of(services, call.caller, topic),
