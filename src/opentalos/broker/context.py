@@ -11,8 +11,8 @@ from opentalos.catalog.access.authorize import Authorizer, topic_not_exist
 from opentalos.catalog.encryption.tenant_keys import EncryptionPlan, TenantKeys
 from opentalos.catalog.principals.seal import SealMemory
 from opentalos.catalog.principals.secret_box import SecretBox
-from opentalos.catalog.quota.change_rates import ChangeRates
 from opentalos.catalog.quota.space import SpaceLedger
+from opentalos.catalog.quota.tenant_rates import TenantRates
 from opentalos.catalog.quota.throttle import Throttle
 from opentalos.catalog.topics.topic import Topic
 from opentalos.catalog.topics.topics import TopicCatalog, topic_by_uuid
@@ -101,7 +101,9 @@ class BrokerContext:
     keys: TenantKeys
     peers: Peers | None = None  # None: a single server
     # Asked before every change of a topic, table, grant, topic group or request for quota.
-    changes: ChangeRates = field(init=False)
+    changes: TenantRates = field(init=False)
+    # Asked before administrative calls of Kafka clients that change nothing of that.
+    admin_items: TenantRates = field(init=False)
     work: LongWork = field(init=False)
     blocks: BlockReader = field(init=False)
     egress: EgressCounters | None = field(init=False)  # None: reads are not metered
@@ -109,7 +111,10 @@ class BrokerContext:
 
     def __post_init__(self) -> None:
         limits = self.config.message
-        self.changes = ChangeRates(self.config.quota)
+        quota = self.config.quota
+        self.changes = TenantRates("changes", quota.tenant_changes_per_s, quota.throttle_max_s)
+        rate = quota.tenant_admin_items_per_s
+        self.admin_items = TenantRates("administrative items", rate, quota.throttle_max_s)
         self.work = LongWork(self.config.offload, limits.decodes_waiting_max)
         self.blocks = BlockReader(self.work, limits.decoded_bytes_kept_max)
         self.egress = _egress(self.clock, self.config)

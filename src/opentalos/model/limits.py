@@ -316,12 +316,14 @@ class QuotaLimits:
     organisation_partitions: int = 10_000  # until an administrator approves more
     user_partitions: int = 10_000  # of an owner without an organisation; 0: no limit
     tenant_changes_per_s: int = 200  # of topics, tables and grants, on each server; 0: no limit
+    tenant_admin_items_per_s: int = 20_000  # that Kafka's tools name, on each server; 0: no limit
 
     def __post_init__(self) -> None:
         need(0 <= self.throttle_max_s <= 4, "need throttle_max_s <= 4: clients time out after 5 s")
         need(
-            min(self.user_partitions, self.tenant_changes_per_s) >= 0,
-            "need user_partitions, tenant_changes_per_s >= 0",
+            min(self.user_partitions, self.tenant_changes_per_s, self.tenant_admin_items_per_s)
+            >= 0,
+            "need user_partitions, tenant_changes_per_s, tenant_admin_items_per_s >= 0",
         )
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from opentalos.broker.long_work import SHORT_ITEMS, LongWork
+from opentalos.model.errors import TalosError
 from opentalos.model.identity import GUEST, Principal
 from opentalos.wire.kafka.apis import Api, RequestHeader, write_response
 from opentalos.wire.kafka.codec import MessageTooLarge, Pace, TooManyItems, give_up
@@ -68,7 +69,7 @@ class KafkaCall:
 
     __slots__ = (
         "_done", "_left", "_work", "_writing", "answered", "api", "gone", "header", "items",
-        "request", "session",
+        "refusal", "request", "session",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +81,8 @@ class KafkaCall:
     ) -> None:
         self.api, self.header, self.request, self.items = received
         self.session, self._work, self._done = session, work, done
+        # Why nothing of the call may be done; see ``check``.
+        self.refusal: TalosError | None = None
         self.answered = False
         # Called when nobody waits for the answer any more; set by who can end the work early.
         self.gone: Callable[[], object] | None = None
@@ -105,6 +108,14 @@ class KafkaCall:
     def request_id(self) -> str:
         """The client's id and its number of the request; both are its own choice."""
         return f"{self.header.client_id or ''}/{self.header.correlation_id}"
+
+    def check(self) -> None:
+        """Before each item of an administrative call, so that a refusal is the item's answer.
+
+        Raises: ThrottleRejected: the tenant's rate of such items is used up.
+        """
+        if self.refusal is not None:
+            raise self.refusal
 
     async def piece(self, items: int = 1) -> None:
         """So many items are next; in between, others have their turn."""

@@ -26,7 +26,7 @@ from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.gateway.kafka.mechanisms import Mechanisms
 from opentalos.gateway.slots import Slots
 from opentalos.gateway.thrift_http.authentication import Authenticator
-from opentalos.model.errors import InvalidCredential, TalosError
+from opentalos.model.errors import InvalidCredential, TalosError, ThrottleRejected
 from opentalos.model.identity import Principal
 from opentalos.wire.kafka.apis import (
     Api,
@@ -78,6 +78,7 @@ class Served(NamedTuple):
         open: also before the client has authenticated.
         overlaps: it may begin while others of the connection that overlap are under way.
         items_max: of its arrays; one with more ends the connection.
+        administrative: its items are charged to the tenant first; ``handle`` asks ``call.check``.
     """
 
     handle: Callable[[Services, KafkaCall], Awaitable[KafkaStruct | None] | None]
@@ -86,6 +87,7 @@ class Served(NamedTuple):
     direct: bool = False
     overlaps: bool = False
     items_max: int = ITEMS_MAX
+    administrative: bool = False
 
 
 Table = Mapping[ApiKey, Served]
@@ -207,6 +209,8 @@ class KafkaGateway:
 
     async def _run(self, served: Served, call: KafkaCall) -> None:
         try:
+            if served.administrative:
+                await self._charge(call)
             made: Any = served.handle(self._services, call)
             with request_scope(call):
                 response = await made
@@ -217,6 +221,14 @@ class KafkaGateway:
             raise
         except Exception as error:
             self._broken(call, error)
+
+    async def _charge(self, call: KafkaCall) -> None:
+        """Wait until the tenant may ask for so many items, or note that it may not."""
+        try:
+            await self._services.broker.context.admin_items.admit(call.caller, 1 + call.items)
+        except ThrottleRejected as error:
+            self._services.port.failed(call.session.peer, call.api.key.name.lower(), error)
+            call.refusal = error
 
     def _broken(self, call: KafkaCall, error: Exception) -> None:
         """Answer with the error where the response has a place for it, else end the connection:

@@ -19,7 +19,6 @@ from opentalos.broker.groups.kafka.scope import (
     TOPICS_AT_ONCE,
     GroupScope,
     check_coordinator,
-    readable_topics,
 )
 from opentalos.catalog.topics.topic import Topic
 from opentalos.group.coordinator import Coordinator
@@ -86,8 +85,8 @@ class KafkaGroupListing:
             name: ListedGroup(name, group.protocol_type, group.state, group.type)
             for name, group in self._groups.of_tenant(caller.owner_id).items()
         }
-        topics = await readable_topics(self._context, caller)
         scope = GroupScope(self._context, self._rows, caller, ())
+        topics = await scope.topics()
         for start in range(0, len(topics), TOPICS_AT_ONCE):
             some = topics[start : start + TOPICS_AT_ONCE]
             for listed in await asyncio.gather(*(self._of_topic(scope, t) for t in some)):

@@ -25,6 +25,7 @@ from opentalos.model.names import check_group_name
 TOPICS_AT_ONCE: Final = 32  # whose rows are read at the same time for one call
 # Names of one call that are looked up on each topic; for more of them its groups are listed.
 LOOKED_UP_MAX: Final = 8
+TOPICS_PER_ITEM: Final = 64  # examined for the price of one item of an administrative call
 
 
 class FoundGroup(NamedTuple):
@@ -63,6 +64,12 @@ class GroupScope:
                 raise
         return self._found.get(group, ())
 
+    async def topics(self) -> Sequence[Topic]:
+        """Those that the caller may read; so many were examined, and are charged."""
+        context = self._context
+        context.admin_items.add(self.caller, len(context.topics.all()) // TOPICS_PER_ITEM)
+        return await readable_topics(context, self.caller)
+
     async def spend(self, items: int) -> None:
         """Topics, groups or partitions were worked through: pause after each piece."""
         self._spent += items
@@ -72,7 +79,7 @@ class GroupScope:
 
     async def _find(self) -> Mapping[str, Sequence[FoundGroup]]:
         found: dict[str, list[FoundGroup]] = {}
-        topics = await readable_topics(self._context, self.caller)
+        topics = await self.topics()
         if not topics:
             return found
         groups = tuple(dict.fromkeys(self._named))

@@ -48,6 +48,7 @@ _COST: Final = 12  # of a topic, in items of ``KafkaCall.piece``
 async def describe(services: Services, call: KafkaCall) -> DescribeAclsResponse:
     """Entries of the topics that the caller may describe; to grantees, only their own."""
     try:
+        call.check()
         asked = filter_of(call.request)
         entries = [] if asked is None else await _matching(services, call, asked)
     except (TalosError, Refused) as error:

@@ -78,6 +78,7 @@ async def describe(services: Services, call: KafkaCall) -> DescribeConfigsRespon
         kind, name = resource.resource_type, resource.resource_name
         result = DescribeConfigsResult(error_message=None, resource_type=kind, resource_name=name)
         try:
+            call.check()
             await turns.take()
             result.configs = await _described(services, call, resource)
         except (TalosError, Refused) as error:

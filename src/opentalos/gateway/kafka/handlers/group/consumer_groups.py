@@ -117,6 +117,7 @@ async def _described(
 ) -> described.DescribedGroup:
     listing = services.broker.kafka_groups.listing
     try:
+        call.check()
         hosted = listing.find(call.caller, group)
         if hosted is None and await listing.was_server_assigned(scope, group):
             return described.DescribedGroup(group_id=group, group_state=GroupState.EMPTY.value)

@@ -48,6 +48,7 @@ async def _described(
     services: Services, call: KafkaCall, scope: GroupScope, group: str
 ) -> DescribedGroup:
     try:
+        call.check()
         found = await services.broker.kafka_groups.listing.describe(scope, group)
     except TalosError as error:
         return DescribedGroup(group_id=group, error_code=group_code(error))
@@ -115,6 +116,7 @@ async def list_all(services: Services, call: KafkaCall) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     try:
+        call.check()
         found = await services.broker.kafka_groups.listing.list(call.caller)
     except TalosError as error:
         return ListGroupsResponse(error_code=group_code(error))
@@ -143,6 +145,7 @@ async def delete(services: Services, call: KafkaCall) -> DeleteGroupsResponse:
         code = int(ErrorCode.NONE)
         await call.piece(COST)
         try:
+            call.check()
             await services.broker.kafka_groups.listing.delete(scope, group)
         except TalosError as error:
             code = group_code(error)

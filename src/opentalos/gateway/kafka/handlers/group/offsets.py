@@ -189,6 +189,7 @@ async def _group(
 async def _all(
     services: Services, call: KafkaCall, scope: GroupScope, group: str
 ) -> list[OffsetFetchResponseTopics]:
+    await services.broker.context.admin_items.admit(call.caller)  # consumers name topics
     found = await services.broker.kafka_groups.offsets.fetch_all(scope, group)
     return [
         OffsetFetchResponseTopics(
@@ -240,6 +241,10 @@ async def _partitions(
 async def delete(services: Services, call: KafkaCall) -> OffsetDeleteResponse:
     """Forget positions while nobody works in the group."""
     request: OffsetDeleteRequest = call.request
+    try:
+        call.check()
+    except TalosError as error:
+        return OffsetDeleteResponse(error_code=group_code(error))
     topics: list[OffsetDeleteResponseTopic] = []
     for named in request.topics:
         answers: list[OffsetDeleteResponsePartition] = []
