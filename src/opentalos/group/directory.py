@@ -272,7 +272,7 @@ class GroupDirectory:
         except TalosError as error:
             if isinstance(error, OutcomeUnknown):
                 self._drop(group)  # the rows decide
-            else:
+            elif not isinstance(write, ExpireGroup):  # else others may be deleting it
                 group.keep()
             raise
         except BaseException:

@@ -132,11 +132,12 @@ class NoteUse:
         return self.group.row
 
     def decide(self) -> GroupRow | None:
-        """A group without a time of use stays without one."""
-        check_alive(self.group)
+        """A group without a time of use stays without one. One that is deleted meanwhile, because
+        it expired, is made again once the caller repeats."""
         row = self.group.row.value
-        if row is None or row.deleting:
+        if self.group.deleted or row is None or row.deleting:
             raise StoreUnavailable(f"consumer group {self.group.key.group} is being deleted")
+        check_alive(self.group)
         if not use_is_news(row, self.used_ms):
             return None
         return replace(row, used_ms=self.used_ms)

@@ -19,16 +19,21 @@ from tests.unit.group.support import (
 from opentalos.group import row_writer
 from opentalos.group.coordinator import Coordinator
 from opentalos.group.directory import GroupUser
+from opentalos.group.kafka.lease_writes import CommitResult
+from opentalos.group.kafka.leases import NewPosition
 from opentalos.group.row_format import GroupKey
+from opentalos.group.writes import USE_MS
 from opentalos.model.errors import (
     ConsumerGroupNotExist,
     ExcessivePending,
     OutcomeUnknown,
+    StoreUnavailable,
     TalosError,
 )
 from opentalos.ports.row_store import RowMutation
 
 OTHER = GroupUser(GroupKey("u1", "other"), "alice")
+NEW = GroupUser(GroupKey("u2", "g"), "alice")
 TURNS = 20  # of the loop, more than any call of a memory store takes
 
 
@@ -242,3 +247,53 @@ async def test_a_failure_that_nobody_waits_for_is_logged(
     await turns()
     assert "a deletion failed" in caplog.text
     assert "unexpected" in caplog.text
+
+
+POSITION = NewPosition(partition=0, next_offset=6, log_end=10, epoch=1)
+
+
+async def used_by_kafka(groups: Coordinator) -> int:
+    """A group of a Kafka client; returns when it was used."""
+    assert await groups.kafka.commit_alone(NEW, POSITION) is CommitResult.STORED
+    group = await groups.directory.find(NEW)
+    assert group is not None
+    assert group.row.value is not None
+    assert group.row.value.used_ms is not None
+    return group.row.value.used_ms
+
+
+async def test_a_commit_that_meets_an_expiry_is_repeated(
+    groups: Coordinator, rows: HangingRows
+) -> None:
+    used_ms = await used_by_kafka(groups)
+    groups.directory.time_ms = lambda: used_ms + USE_MS
+    rows.free.clear()
+    expiry = asyncio.create_task(groups.directory.delete_group(NEW, used_ms=used_ms))
+    await turns()
+    late = asyncio.create_task(groups.kafka.commit_alone(NEW, POSITION))
+    await turns()
+    rows.free.set()
+    assert await expiry
+    with pytest.raises(StoreUnavailable, match="is being deleted"):
+        await late
+    assert await groups.kafka.commit_alone(NEW, POSITION) is CommitResult.STORED
+
+
+async def test_an_expiry_that_fails_does_not_revive_what_a_user_deletes(
+    groups: Coordinator, rows: HangingRows
+) -> None:
+    used_ms = await used_by_kafka(groups)
+    rows.free.clear()
+    expiry = asyncio.create_task(groups.directory.delete_group(NEW, used_ms=used_ms))
+    await turns()
+    deletion = asyncio.create_task(groups.directory.delete_group(NEW))
+    await turns()
+    rows.unavailable, rows.meanwhile = 1, rows.free.clear
+    rows.free.set()
+    with pytest.raises(StoreUnavailable, match="refused"):
+        await expiry
+    with pytest.raises(StoreUnavailable, match="is being deleted"):
+        await groups.kafka.commit_alone(NEW, POSITION)  # else it would be lost
+    rows.free.set()
+    assert await deletion
+    assert "g" not in await tenants(groups, NEW.key.topic_uuid)

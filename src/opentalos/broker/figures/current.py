@@ -32,6 +32,7 @@ def figures_of(broker: "Broker") -> Figures:
         metering=broker.metering.figures if broker.metering is not None else MeteringFigures(),
         groups=broker.groups.counters,
         groups_now=broker.groups.directory.figures,
+        kafka_members_refused=broker.kafka_groups.groups.memory.refused,
         group_lags=broker.group_lags.by_group,
         positions=broker.consumers.positions.counters,
         topics=len(tenants),

@@ -45,6 +45,7 @@ class Figures:
     metering: MeteringFigures
     groups: GroupCounters
     groups_now: GroupFigures
+    kafka_members_refused: int
     group_lags: Mapping[GroupOnTopic, int]  # messages
     positions: PositionCounters
     topics: int  # of tenants

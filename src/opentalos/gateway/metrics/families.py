@@ -358,6 +358,8 @@ def _groups(figures: Figures) -> Iterator[Metric]:
     text = "Committed checkpoints below the previous one."
     yield _counter("group_commits_backward", text, groups.commits_backward)
     yield _counter("group_resets", "Checkpoints reset by an administrator.", groups.resets)
+    text = "Members of groups of Kafka clients refused because of the bytes that members take."
+    yield _counter("kafka_members_refused", text, figures.kafka_members_refused)
     events = {"expired": positions.positions_expired, "truncated": positions.logs_truncated}
     text = "Checkpoints outside the log because of retention or truncation."
     yield _labelled("group_position_events", text, "event", events)

@@ -52,7 +52,7 @@ class ClassicGroup:
         self._members: dict[str, ClassicMember] = {}
         self._pending: dict[str, GivenId] = {}
         self._instances: dict[str, str] = {}
-        self._proposed: Proposal | None = None
+        self.proposed: Proposal | None = None
         self._delay_until_s = -math.inf
         self._join_until_s = self._sync_until_s = math.inf
         self._events = Events()
@@ -70,7 +70,7 @@ class ClassicGroup:
     @property
     def memory_bytes(self) -> int:
         """What members and assignments take."""
-        return memory_of(self._members.values(), len(self._pending), self._proposed)
+        return memory_of(self._members.values(), len(self._pending), self.proposed)
 
     @property
     def idle(self) -> bool:
@@ -334,7 +334,7 @@ class ClassicGroup:
             refused = SyncOutcome(refusal=Refusal.REBALANCE_IN_PROGRESS)
             self._answer(member.syncing, refused)
         member.await_sync(ticket)
-        if member.who.member == self.leader and self._proposed is None:
+        if member.who.member == self.leader and self.proposed is None:
             decided = {name: request.assignments.get(name, b"") for name in self._members}
             self._propose(Proposal(self.generation, decided))
 
@@ -354,7 +354,7 @@ class ClassicGroup:
 
     def granted(self, now_s: float, proposal: Proposal, *, done: bool) -> None:
         """The proposal was granted in the rows, or could not be: then all join again."""
-        if proposal is not self._proposed or self.state is not GroupState.COMPLETING:
+        if proposal is not self.proposed or self.state is not GroupState.COMPLETING:
             return
         if not done:
             for member in self._members.values():
@@ -492,7 +492,7 @@ class ClassicGroup:
         self._join_until_s = self._sync_until_s = math.inf
 
     def _propose(self, proposal: Proposal | None) -> None:
-        self._proposed = proposal
+        self.proposed = proposal
         self._events.propose(proposal)
 
     def _answer(self, ticket: Ticket, outcome: JoinOutcome | SyncOutcome) -> None:

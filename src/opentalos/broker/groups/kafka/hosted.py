@@ -267,11 +267,8 @@ class HostedGroup(HostedMembers[ClassicGroup]):
 
     async def sync(self, request: SyncRequest) -> SyncOutcome:
         """Returns once the leader's decision was granted."""
-        if request.who.member == self.machine.leader:
-            members = self.machine.members.values()
-            growth = sum(map(len, request.assignments.values()))
-            if self._no_room(growth - sum(len(member.assignment) for member in members)):
-                return SyncOutcome(refusal=Refusal.GROUP_MAX_SIZE_REACHED)
+        if self._no_room(self._decided_bytes(request)):
+            return SyncOutcome(refusal=Refusal.GROUP_MAX_SIZE_REACHED)
         ticket, answer = self._expect(SyncOutcome)
         self.machine.sync(self._loop.time(), request, ticket)
         self.settle()
@@ -279,6 +276,14 @@ class HostedGroup(HostedMembers[ClassicGroup]):
         if outcome.refusal is None and not await self._granted_again(request, outcome):
             return SyncOutcome(refusal=Refusal.COORDINATOR_NOT_AVAILABLE)
         return outcome
+
+    def _decided_bytes(self, request: SyncRequest) -> int:
+        """What the leader's decision takes: it decides once, so a repeat takes nothing."""
+        machine = self.machine
+        undecided = machine.state is GroupState.COMPLETING and machine.proposed is None
+        if not undecided or request.who.member != machine.leader:
+            return 0
+        return sum(len(request.assignments.get(member, b"")) for member in machine.members)
 
     def heartbeat(self, who: MemberId, generation: int) -> Refusal | None:
         """A member is alive."""

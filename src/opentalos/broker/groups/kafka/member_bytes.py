@@ -4,9 +4,16 @@ Clients choose how large their metadata and assignments are, and members stay fo
 their clients are gone. So each tenant has a limit, beside that of the server.
 """
 
+import asyncio
+import logging
+import math
 from collections import Counter
+from typing import Final
 
 from opentalos.model.settings.kafka import KafkaGroupLimits
+
+_LOG = logging.getLogger("opentalos.group")
+LOG_S: Final = 10.0  # between lines about members that were refused
 
 
 class MemberBytes:
@@ -17,6 +24,8 @@ class MemberBytes:
         self._groups: dict[object, int] = {}
         self.by_tenant: Counter[str] = Counter()
         self.total = 0
+        self.refused = 0  # members, since the start
+        self._logged_s = -math.inf
 
     def refusal(self, tenant: str, growth: int) -> str:
         """Why members of a tenant may not take so many bytes more; empty: they may."""
@@ -28,11 +37,20 @@ class MemberBytes:
             ("this server", self.total, limits.members_bytes_max),
         ):
             if taken + growth > limit:
-                return (
+                reason = (
                     f"members of consumer groups of Kafka clients, of {whose}: limit {limit} "
                     f"bytes, measured {taken}, and {growth} more are asked for"
                 )
+                self._note(reason)
+                return reason
         return ""
+
+    def _note(self, reason: str) -> None:
+        self.refused += 1
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._logged_s >= LOG_S:
+            self._logged_s = now_s
+            _LOG.warning("refused a member: %s; refused since the start: %d", reason, self.refused)
 
     def count(self, tenant: str, group: object, taken: int) -> None:
         """What a group takes now; 0: it is kept no more."""

@@ -10,7 +10,9 @@ from tests.unit.broker.groups.kafka.test_kafka_groups import heartbeat, lead, su
 from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE, BOB
 
+from opentalos.broker.figures.current import figures_of
 from opentalos.broker.groups.kafka.consumer_membership import REGEX_S
+from opentalos.broker.groups.kafka.member_bytes import LOG_S
 from opentalos.broker.groups.kafka.requests import (
     ConsumerAnswer,
     GroupConnection,
@@ -224,3 +226,38 @@ async def test_what_an_expression_matched_is_kept_for_members_only() -> None:
             answer = await consumers.heartbeat(ALICE, "g", asked, shown)
             assert answer.refusal is Refusal.GROUP_ID_NOT_FOUND
         assert len(consumers._matches) < 100
+
+
+async def test_a_decision_that_is_repeated_counts_once() -> None:
+    async with world(kafka_group=SMALL) as w:
+        joined = await join(w, protocol_type="other")
+        memory = w.broker.kafka_groups.groups.memory
+        room = SMALL.members_bytes_of_tenant_max - memory.total - 1_500
+        memory.count("alice", "others", room)
+        who, members = MemberId(joined.member), w.broker.kafka_groups.members
+        stranger = {"gone": bytes(1_000)}  # it left, so nothing is kept for it
+        request = SyncRequest(
+            who=who, generation=1, assignments={who.member: bytes(1_000), **stranger}
+        )
+        first = asyncio.create_task(members.sync(ALICE, "g", request))
+        await asyncio.sleep(0)
+        repeated = await members.sync(ALICE, "g", request)  # while the first is under way
+        assert (repeated.refusal, len(repeated.assignment)) == (None, 1_000)
+        assert (await first).refusal is Refusal.REBALANCE_IN_PROGRESS
+        again = await members.sync(ALICE, "g", request)
+        assert (again.refusal, len(again.assignment)) == (None, 1_000)
+
+
+async def test_refused_members_are_counted_and_logged_at_a_bounded_rate(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with world(kafka_group=SMALL) as w:
+        for number in range(9):
+            await join(w, group=f"g{number}")
+        w.time.advance(LOG_S)
+        await join(w, group="g9")
+        assert figures_of(w.broker).kafka_members_refused == 6
+    lines = [line for line in caplog.messages if "refused a member" in line]
+    assert len(lines) == 2
+    assert "of tenant alice: limit 8192 bytes" in lines[0]
+    assert "refused since the start: 6" in lines[1]

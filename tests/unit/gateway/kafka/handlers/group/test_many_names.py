@@ -156,3 +156,10 @@ async def test_administrators_find_members_of_every_owner_by_the_plain_name() ->
         assert [len(group.members) for group in described.groups] == [1, 1, 0]
         w.broker.kafka_groups.members.leave(ALICE, "g", [who])
         assert groups.tenants == {}
+
+
+@pytest.mark.parametrize("kind", ["describe", "describe with assignments by the server"])
+async def test_a_group_that_is_named_many_times_is_described_once(kind: str) -> None:
+    async with world(kafka_group=LIMITS) as w:
+        answer = await ask(w, kind, ALICE, ["g", "h", "g"] * 100)
+        assert [group.group_id for group in answer.groups] == ["g", "h"]
