@@ -96,7 +96,10 @@ class Gateway(NamedTuple):
         )
         frame = memoryview(write_request(api, version, request, 7, "c"))[SIZE.size :]
         connection = cast(KafkaConnection, Connection())
-        self.gateway.start(self.gateway.decode(frame, session, connection))
+        call = self.gateway.decode(frame, session, connection)
+        if call is None:
+            call = await self.gateway.decode_long(frame, session, connection)
+        self.gateway.start(call)
         return read_response(api, version, Cursor(await answer, SIZE.size))[1]
 
 
