@@ -89,8 +89,9 @@ class PartitionRow:
     ``generation`` counts grants and resets. ``epoch`` is the log's epoch in which the checkpoint
     was committed. ``address`` is where the owner's connection came from. ``at_start``: without a
     checkpoint, the group begins at offset 0; else it has no position. ``metadata`` is the text that
-    a Kafka client stored with the checkpoint. ``server_assigns``: the last member was
-    in a group of Kafka clients whose assignments the server decides.
+    a Kafka client stored with the checkpoint, as the broker encoded it: the groups never read it.
+    ``server_assigns``: the last member was in a group of Kafka clients whose assignments the server
+    decides.
     """
 
     owner: str = ""
@@ -99,7 +100,7 @@ class PartitionRow:
     epoch: int = 0
     address: str = ""
     at_start: bool = False
-    metadata: str = ""
+    metadata: bytes = b""
     server_assigns: bool = False
 
     @property
@@ -107,7 +108,7 @@ class PartitionRow:
         """Where the group continues, as Kafka counts; -1: it has no position."""
         return self.checkpoint + 1 if self.checkpoint >= 0 or self.at_start else -1
 
-    def moved(self, checkpoint: int, epoch: int, metadata: str = "") -> "PartitionRow":
+    def moved(self, checkpoint: int, epoch: int, metadata: bytes = b"") -> "PartitionRow":
         """The row with another checkpoint; -1: the group begins at offset 0."""
         return replace(
             self, checkpoint=checkpoint, epoch=epoch, at_start=checkpoint < 0, metadata=metadata
@@ -123,7 +124,7 @@ class PartitionRow:
             b"epoch": str(self.epoch).encode(),
             b"address": self.address.encode(),
             b"at_start": b"1" if self.at_start else b"",
-            b"metadata": self.metadata.encode(),
+            b"metadata": self.metadata,
             b"server_assigns": b"1" if self.server_assigns else b"",
         }
 
@@ -139,7 +140,7 @@ class PartitionRow:
                 int(cells[b"epoch"]),
                 cells.get(b"address", b"").decode(),
                 bool(cells.get(b"at_start")),
-                cells.get(b"metadata", b"").decode(),
+                cells.get(b"metadata", b""),
                 bool(cells.get(b"server_assigns")),
             )
         except (KeyError, ValueError) as error:

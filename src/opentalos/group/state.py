@@ -12,9 +12,12 @@ from opentalos.group.row_format import (
     partition_row_key,
 )
 from opentalos.group.row_writer import RowEntry
+from opentalos.model.errors import SizeExceeded
 from opentalos.ports.row_store import Row
 
 CHURN_S = 120.0  # in which grants of a partition are counted
+TEXTS_BYTES_MAX = 1 << 20  # that Kafka clients store with the checkpoints of a group on a topic
+RECOUNT_S = 1.0  # they are summed again at most so often
 
 
 @dataclass(slots=True)
@@ -73,6 +76,15 @@ class GroupPartition:
 
 
 @dataclass(slots=True, eq=False)
+class StoredTexts:
+    """Bytes of the texts stored with a group's checkpoints: too high after some were replaced,
+    until they are summed again."""
+
+    bytes: int = 0
+    summed_s: float = float("-inf")
+
+
+@dataclass(slots=True, eq=False)
 class GroupState:
     """Workers and partitions of one group on one topic."""
 
@@ -87,6 +99,7 @@ class GroupState:
     loaded_s: float = float("-inf")  # since when this server knows the group
     # Set once holdings may have changed; another one then takes its place.
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    texts: StoredTexts = field(default_factory=StoredTexts)
 
     @classmethod
     def empty(cls, key: GroupKey, loaded_s: float = float("-inf")) -> "GroupState":
@@ -142,6 +155,7 @@ class GroupState:
         part = self.partition(partition)
         part.row.load(row)
         part.hold_until(lease_until_s)
+        self.texts.bytes += len(part.value.metadata)
 
     def touch_worker(self, worker: str, address: str, until_s: float) -> None:
         """Create or refresh a worker's lease."""
@@ -182,3 +196,20 @@ class GroupState:
         return bool(self.live_workers(now_s)) or any(
             part.holder(now_s) for part in self.partitions.values()
         )
+
+
+def take_text(group: GroupState, before: bytes, text: bytes, now_s: float) -> None:
+    """Count the text that a commit is about to store in place of another; a commit without one
+    always passes. Raises: SizeExceeded: the group has too many bytes of them on the topic."""
+    texts, growth = group.texts, len(text) - len(before)
+    if growth <= 0:
+        return
+    if texts.bytes + growth > TEXTS_BYTES_MAX and now_s - texts.summed_s >= RECOUNT_S:
+        texts.bytes = sum(len(part.value.metadata) for part in group.partitions.values())
+        texts.summed_s = now_s
+    if texts.bytes + growth > TEXTS_BYTES_MAX:
+        raise SizeExceeded(
+            f"the texts stored with offsets of group {group.key.name} on a topic: limit "
+            f"{TEXTS_BYTES_MAX} bytes, measured {texts.bytes}; commit without a text"
+        )
+    texts.bytes += growth

@@ -15,7 +15,7 @@ KEY = GroupKey("u1", "g")
 
 
 def test_rows_read_back() -> None:
-    full = PartitionRow("w", 3, 41, 2, "10.0.0.1", metadata="note", server_assigns=True)
+    full = PartitionRow("w", 3, 41, 2, "10.0.0.1", metadata=b"note", server_assigns=True)
     for row in (PartitionRow("w", 3, 41, 2), full, PartitionRow()):
         assert PartitionRow.decode(row.cells()) == row
     cells = dict(full.cells())

@@ -5,38 +5,31 @@ does the header cell, which has only a time and a sequence. Cells that were stor
 was enabled are read as they are. A row store compares versions and write ids, never cells, so equal
 writes may have different ciphertext.
 
-Shape: cell: [mark 0xe5][version u8 = 1][key id 8][nonce 12][ciphertext][tag 16]
-Authenticated with it, so that no cell passes in another place: [the first 10 bytes]
+Shape: cell: as catalog/encryption/cells.py says; bound to its place by
     [row table's name][0][family][0][length of the row key u16][row key][column]
 The mark is neither a type of a value nor the first byte of a pending message's time.
 """
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from opentalos.catalog.encryption.cells import (
+    MARK,
+    decrypt_cell,
+    encrypt_cell,
+    key_id_of,
+    key_of,
+)
 from opentalos.catalog.encryption.tenant_keys import TenantKeys
 from opentalos.catalog.tables.table import Table
-from opentalos.model.errors import (
-    CorruptLog,
-    NewerFormat,
-    PartitionNotServing,
-    StoreUnavailable,
-    TalosError,
-)
-from opentalos.ports.key_ring import KEY_ID_BYTES, NONCE_BYTES, TAG_BYTES, DataKey
+from opentalos.model.errors import PartitionNotServing, StoreUnavailable, TalosError
+from opentalos.ports.key_ring import DataKey
 from opentalos.ports.row_store import FamilyName, Row, RowMutation, RowStore
 from opentalos.sds.cell_format import HEADER_CELL
 
-MARK: Final = 0xE5
-VERSION: Final = 1
-_HEAD: Final = struct.Struct(f">BB{KEY_ID_BYTES}s")
-_CIPHERTEXT_AT: Final = _HEAD.size + NONCE_BYTES
-CELL_BYTES: Final = _CIPHERTEXT_AT + TAG_BYTES  # that encryption adds to a cell
 _DATA: Final = FamilyName.DATA.value.encode()
 _PENDING: Final = FamilyName.PENDING.value.encode()
 _KEY_LENGTH_BYTES: Final = 2
-_MARK: Final = bytes([MARK])
 
 Cells = Mapping[bytes, bytes | None]
 
@@ -119,7 +112,7 @@ class EncryptedRows:
         )
 
     async def _decrypted(self, name: str, row: Row, family: FamilyName) -> Row:
-        if not any(cell[:1] == _MARK for cell in row.cells.values()):
+        if not any(cell[:1] == MARK for cell in row.cells.values()):
             return row
         bound = _bound(name, family.value.encode(), row.key)
         cells: dict[bytes, bytes] = {}
@@ -128,25 +121,15 @@ class EncryptedRows:
         return row._replace(cells=cells)
 
     async def _plain(self, name: str, cell: bytes, bound: bytes) -> bytes:
-        if cell[:1] != _MARK:
+        if cell[:1] != MARK:
             return cell
-        if len(cell) < CELL_BYTES:
-            raise CorruptLog(f"encrypted cell of {len(cell)} bytes in {name}")
-        _, version, key_id = _HEAD.unpack_from(cell)
-        if version != VERSION:
-            raise NewerFormat(f"encrypted cell of format {version}, this server knows {VERSION}")
-        key = self._keys.find(key_id)
-        if key is None:  # another server may have made it a moment ago
-            await self._keys.refresh(self._owner(name))
-            key = self._keys.find(key_id)
+        key = await key_of(cell, self._keys, lambda: self._owner(name))
         if key is None:
             raise StoreUnavailable(
-                f"rows {name} are encrypted with data key {key_id.hex()}, which this server cannot "
-                "unwrap; give it the [encryption] key of the other servers"
+                f"rows {name} are encrypted with data key {key_id_of(cell).hex()}, which this "
+                "server cannot unwrap; give it the [encryption] key of the other servers"
             )
-        return key.decrypt(
-            cell[_HEAD.size : _CIPHERTEXT_AT], cell[_CIPHERTEXT_AT:], cell[: _HEAD.size] + bound
-        )
+        return decrypt_cell(cell, key, bound)
 
 
 def _bound(name: str, family: bytes, row_key: bytes) -> bytes:
@@ -163,11 +146,9 @@ def _has_content(mutation: RowMutation) -> bool:
 def _encrypted_cells(cells: Cells, key: DataKey, bound: bytes) -> Cells:
     if not cells:
         return cells
-    made: dict[bytes, bytes | None] = {}
-    head = _HEAD.pack(MARK, VERSION, key.id)
-    for column, cell in cells.items():
-        if cell is None or column == HEADER_CELL:
-            made[column] = cell
-        else:
-            made[column] = b"".join((head, *key.encrypt(cell, head + bound + column)))
-    return made
+    return {
+        column: cell
+        if cell is None or column == HEADER_CELL
+        else encrypt_cell(cell, key, bound + column)
+        for column, cell in cells.items()
+    }

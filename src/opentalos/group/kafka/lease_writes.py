@@ -7,6 +7,7 @@ from enum import Enum
 
 from opentalos.group.row_format import NO_CHECKPOINT, PartitionRow
 from opentalos.group.row_writer import READ_AGAIN
+from opentalos.group.state import take_text
 from opentalos.group.writes import PartitionWrite, check_alive
 from opentalos.model.errors import UnexpectedOffset
 
@@ -111,7 +112,7 @@ class MemberCommit(MemberWrite):
     checkpoint: int
     next_offset: int
     epoch: int
-    metadata: str
+    metadata: bytes
     result: CommitResult = field(default=CommitResult.MOVED, init=False)
 
     def decide(self) -> object | None:
@@ -134,6 +135,7 @@ class MemberCommit(MemberWrite):
                 return READ_AGAIN
             self.written()
             return None
+        take_text(self.group, row.metadata, self.metadata, self.now())
         return committed
 
     def written(self) -> None:
@@ -149,7 +151,7 @@ class SimpleCommit(PartitionWrite):
     checkpoint: int
     next_offset: int
     epoch: int
-    metadata: str
+    metadata: bytes
     forgets: bool = False  # the position, so that the group has none
     moved: bool = field(default=False, init=False)
     result: CommitResult = field(default=CommitResult.MOVED, init=False)
@@ -172,6 +174,7 @@ class SimpleCommit(PartitionWrite):
         if self.forgets:
             return replace(row, checkpoint=NO_CHECKPOINT)
         check_end(self.checkpoint, self.next_offset)
+        take_text(self.group, before.metadata, self.metadata, self.now())
         return row.moved(self.checkpoint, self.epoch, self.metadata)
 
     def written(self) -> None:

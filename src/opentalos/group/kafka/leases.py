@@ -31,10 +31,11 @@ Keeps = Callable[[str], bool]  # by the name of a group
 
 
 class Position(NamedTuple):
-    """Where a group continues on a partition, as Kafka counts, and the text stored with it."""
+    """Where a group continues on a partition, as Kafka counts, and the text stored with it, as it
+    is in the row."""
 
     next_offset: int
-    metadata: str
+    metadata: bytes
     checkpoint: int
     epoch: int
 
@@ -69,7 +70,7 @@ class NewPosition:
     next_offset: int
     log_end: int
     epoch: int
-    metadata: str = ""
+    metadata: bytes = b""
     held: bool = False
 
 

@@ -1,5 +1,6 @@
 """Members of Kafka groups in the rows: who may commit, and who has lost."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -17,8 +18,10 @@ from opentalos.adapters.memory import MemoryStorage
 from opentalos.group.coordinator import Coordinator
 from opentalos.group.kafka.lease_writes import CommitResult
 from opentalos.group.kafka.leases import NewPosition, Seat, worker_of
+from opentalos.group.state import RECOUNT_S, TEXTS_BYTES_MAX, take_text
 from opentalos.model.errors import (
     PartitionNotServing,
+    SizeExceeded,
     StoreUnavailable,
     TooManyConsumers,
     UnexpectedOffset,
@@ -33,7 +36,7 @@ def _is_member(owner: str) -> bool:
     return owner.startswith("kafka:")
 
 
-def position(next_offset: int, *, held: bool = True, metadata: str = "") -> NewPosition:
+def position(next_offset: int, *, held: bool = True, metadata: bytes = b"") -> NewPosition:
     return NewPosition(
         partition=0,
         next_offset=next_offset,
@@ -60,10 +63,10 @@ async def two_servers() -> tuple[Coordinator, Coordinator]:
 async def test_a_member_commits_what_it_was_given() -> None:
     groups = await open_coordinator(FaultyRows())
     assert await assign(groups, "m1") == [0]
-    result = await groups.kafka.commit(ALICE, seat("m1"), position(10, metadata="note"))
+    result = await groups.kafka.commit(ALICE, seat("m1"), position(10, metadata=b"note"))
     assert result is CommitResult.STORED
     found = (await groups.kafka.positions(ALICE))[0]
-    assert (found.next_offset, found.metadata) == (10, "note")
+    assert (found.next_offset, found.metadata) == (10, b"note")
     assert await checkpoint(groups, ALICE, 0) == 9
     await groups.close()
 
@@ -208,11 +211,46 @@ async def test_a_client_alone_commits_only_while_nobody_works() -> None:
 
 async def test_another_commit_removes_the_text_of_the_former() -> None:
     groups = await open_coordinator(FaultyRows())
-    await groups.kafka.commit_alone(ALICE, position(8, metadata="state"))
+    await groups.kafka.commit_alone(ALICE, position(8, metadata=b"state"))
     await groups.lock_partitions(ALICE, W1, [0])
     assert await groups.commit(ALICE, commit(W1.worker, 20))
-    assert (await groups.kafka.positions(ALICE))[0][:2] == (21, "")
+    assert (await groups.kafka.positions(ALICE))[0][:2] == (21, b"")
     await groups.close()
+
+
+async def test_texts_of_a_group_are_bounded_together_and_positions_pass_without_one() -> None:
+    groups = await open_coordinator(FaultyRows())
+    half = replace(position(8), metadata=bytes(TEXTS_BYTES_MAX // 2))
+    for partition in (0, 1, 0):  # a text that replaces one as long takes nothing
+        new = replace(half, partition=partition, next_offset=9)
+        assert await groups.kafka.commit_alone(ALICE, new) is CommitResult.STORED
+    await assign(groups, "m1")
+    third = replace(half, partition=2, held=False)
+    with pytest.raises(SizeExceeded, match="limit 1048576 bytes, measured 1048576"):
+        await groups.kafka.commit(ALICE, seat("m1"), third)
+    assert 2 not in await groups.kafka.positions(ALICE)
+    without = replace(third, metadata=b"")
+    assert await groups.kafka.commit(ALICE, seat("m1"), without) is CommitResult.STORED
+    await groups.close()
+
+
+async def test_texts_that_a_new_coordinator_finds_count_and_those_replaced_do_not() -> None:
+    former, present = await two_servers()
+    whole = replace(position(8), metadata=bytes(TEXTS_BYTES_MAX))
+    assert await former.kafka.commit(ALICE, seat("old"), whole) is CommitResult.STORED
+    assert await assign(present, "new") == [0]
+    other = replace(position(8, held=False, metadata=b"x"), partition=1)
+    with pytest.raises(SizeExceeded):
+        await present.kafka.commit(ALICE, seat("new"), other)
+    assert await present.kafka.commit(ALICE, seat("new"), position(9)) is CommitResult.STORED
+    group = await present.directory.find(ALICE)
+    assert group is not None
+    later_s = asyncio.get_running_loop().time() + RECOUNT_S
+    take_text(group, b"", b"x", later_s)  # what was replaced is left out when they are summed again
+    with pytest.raises(SizeExceeded):
+        take_text(group, b"", bytes(TEXTS_BYTES_MAX), later_s)
+    await former.close()
+    await present.close()
 
 
 async def test_a_release_that_fails_ends_as_an_expired_lease() -> None:

@@ -1,9 +1,12 @@
 """KafkaOffsetService: offsets that Kafka clients commit are the checkpoints of our groups.
 
-Kafka commits the offset of the next message, a checkpoint is the last one processed.
+Kafka commits the offset of the next message, a checkpoint is the last one processed. The text that
+a client stores with an offset is encrypted where the messages of its topic are. Text that cannot be
+read any more never costs the position.
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -17,8 +20,16 @@ from opentalos.broker.groups.kafka.hosted import GroupName, Hosted
 from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup
 from opentalos.broker.groups.kafka.scope import (
     TOPICS_AT_ONCE,
+    FoundGroup,
     GroupScope,
     check_coordinator,
+)
+from opentalos.catalog.encryption.cells import (
+    decrypt_cell,
+    encrypt_cell,
+    is_encrypted_text,
+    key_id_of,
+    key_of,
 )
 from opentalos.catalog.topics.topic import Topic
 from opentalos.group.directory import GroupUser
@@ -28,13 +39,19 @@ from opentalos.group.kafka.values import MemberId, Refusal
 from opentalos.group.progress import StoredOffset
 from opentalos.model.errors import (
     ConsumerGroupNotExist,
+    CorruptLog,
+    NewerFormat,
     PartitionNotExist,
+    PartitionNotServing,
     SizeExceeded,
+    StoreUnavailable,
     TalosError,
     UnexpectedOffset,
 )
 from opentalos.model.identity import Principal
+from opentalos.ports.key_ring import DataKey, KeyRing
 
+_LOG = logging.getLogger("opentalos.group")
 _REFUSALS: Final = {
     CommitResult.STORED: None,
     CommitResult.REVOKED: Refusal.ILLEGAL_GENERATION,
@@ -51,6 +68,13 @@ class OffsetToCommit(NamedTuple):
     partition: int
     next_offset: int
     metadata: str = ""
+
+
+class CommittedOffset(NamedTuple):
+    """The offset of the next message that a group reads, as it was committed."""
+
+    next_offset: int
+    metadata: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +107,7 @@ class KafkaOffsetService:
         self._context, self._groups, self._consumers = context, groups, consumers
         self._leases = groups.leases
         self._audit = context.audit
+        self._texts = _Texts(context.keys)
 
     async def commit(
         self, caller: Principal, committer: Committer, offsets: Sequence[OffsetToCommit]
@@ -108,7 +133,7 @@ class KafkaOffsetService:
     ) -> Outcome:
         try:
             user = user_of(caller, offset.topic, committer.group)
-            position = await self._position(offset)
+            position = await self._position(user, offset)
             if committer.alone or hosted is None:
                 return await self._commit_alone(caller, committer.group, user, position)
             holder = hosted.holders.get(committer.who.member)
@@ -125,7 +150,7 @@ class KafkaOffsetService:
             return error
         return _REFUSALS[result]
 
-    async def _position(self, offset: OffsetToCommit) -> NewPosition:
+    async def _position(self, user: GroupUser, offset: OffsetToCommit) -> NewPosition:
         check_partition(offset.topic, offset.partition)
         most = self._context.config.kafka_group.offset_metadata_bytes_max
         if len(offset.metadata.encode()) > most:
@@ -140,7 +165,7 @@ class KafkaOffsetService:
             next_offset=offset.next_offset,
             log_end=end.next_offset,
             epoch=end.epoch,
-            metadata=offset.metadata,
+            metadata=self._texts.encode(user, offset),
         )
 
     async def _commit_alone(
@@ -152,11 +177,11 @@ class KafkaOffsetService:
 
     async def fetch(
         self, caller: Principal, group: str, topic: Topic, starting: Sequence[int] = ()
-    ) -> Mapping[int, Position]:
-        """Every position of a group on a topic, by partition.
+    ) -> Mapping[int, CommittedOffset]:
+        """Positions of a group on a topic, by partition.
 
-        ``starting``: a member begins to read these, so a position outside the log is an event
-        (promise I6).
+        ``starting``: only of these, if there are any. A member begins to read them, so a position
+        outside the log is an event (promise I6).
         The group may be written TENANT/NAME by whoever may change the topic.
         """
         check_coordinator(self._context, group)
@@ -165,12 +190,12 @@ class KafkaOffsetService:
         shown = f"{user.tenant}/{user.key.name}"
         read = [partition for partition in dict.fromkeys(starting) if partition in found]
         for start in range(0, len(read), AT_ONCE):
-            checks = [
-                self._check(topic, partition, shown, found[partition])
-                for partition in read[start : start + AT_ONCE]
-            ]
-            await asyncio.gather(*checks)
-        return found
+            some = read[start : start + AT_ONCE]
+            checks = [self._check(topic, each, shown, found[each]) for each in some]
+            await self._context.work.gather(checks)
+        if starting:
+            found = {partition: found[partition] for partition in read}
+        return await self._texts.decode(user, topic, found)
 
     async def _check(self, topic: Topic, partition: int, group: str, position: Position) -> None:
         stored = StoredOffset(position.checkpoint, position.epoch)
@@ -188,19 +213,23 @@ class KafkaOffsetService:
 
     async def fetch_all(
         self, scope: GroupScope, group: str
-    ) -> Sequence[tuple[Topic, Mapping[int, Position]]]:
+    ) -> Sequence[tuple[Topic, Mapping[int, CommittedOffset]]]:
         """Every position of a group, on those of its topics that the caller may read."""
         check_coordinator(self._context, group)
         matches = await scope.of(group)
-        found: list[tuple[Topic, Mapping[int, Position]]] = []
+        found: list[tuple[Topic, Mapping[int, CommittedOffset]]] = []
         for start in range(0, len(matches), TOPICS_AT_ONCE):
             some = matches[start : start + TOPICS_AT_ONCE]
-            reads = [self._leases.positions(match.user) for match in some]
+            reads = [self._positions(match) for match in some]
             for match, positions in zip(some, await asyncio.gather(*reads), strict=True):
                 if positions:
                     found.append((match.topic, positions))
                 await scope.spend(1 + len(positions))
         return found
+
+    async def _positions(self, match: FoundGroup) -> Mapping[int, CommittedOffset]:
+        user = match.user
+        return await self._texts.decode(user, match.topic, await self._leases.positions(user))
 
     @audited("delete an offset", "topic.resource", "group", "partition")
     async def delete(self, caller: Principal, group: str, topic: Topic, partition: int) -> Outcome:
@@ -217,6 +246,70 @@ class KafkaOffsetService:
         if result is CommitResult.OTHERS:
             return Refusal.GROUP_SUBSCRIBED_TO_TOPIC
         return _REFUSALS[result]
+
+
+class _Texts:
+    """Texts of offsets, from the client's to what is in the rows, and back."""
+
+    def __init__(self, keys: KeyRing) -> None:
+        self._keys = keys
+
+    def encode(self, user: GroupUser, offset: OffsetToCommit) -> bytes:
+        """Encrypt it, if messages of the topic are. Raises: StoreUnavailable."""
+        text = offset.metadata.encode()
+        if not text:
+            return text
+        try:
+            key = self._keys.current(offset.topic.owner)
+        except PartitionNotServing as error:
+            raise StoreUnavailable(str(error)) from error
+        return text if key is None else encrypt_cell(text, key, _bound(user, offset.partition))
+
+    async def decode(
+        self, user: GroupUser, topic: Topic, stored: Mapping[int, Position]
+    ) -> Mapping[int, CommittedOffset]:
+        """Positions with their texts; one that cannot be read is empty and in the log.
+
+        Raises: Unavailable: a key is not known here and cannot be looked up now.
+        """
+        found: dict[int, CommittedOffset] = {}
+        keys: dict[bytes, DataKey | None] = {}  # by id
+        unread: list[str] = []
+        for count, (partition, position) in enumerate(stored.items(), 1):
+            text = position.metadata
+            try:
+                if is_encrypted_text(text):
+                    text = await self._decrypted(text, topic, keys, _bound(user, partition))
+                found[partition] = CommittedOffset(position.next_offset, text.decode())
+            except (CorruptLog, NewerFormat, UnicodeDecodeError) as error:
+                found[partition] = CommittedOffset(position.next_offset, "")
+                unread.append(f"partition {partition}: {error}")
+            if count % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        if unread:
+            _LOG.warning(
+                "%d texts stored with offsets of group %s/%s on topic %s cannot be read, and are "
+                "answered empty; the first is of %s",
+                len(unread), user.tenant, user.key.name, topic.resource, unread[0],
+            )  # fmt: skip
+        return found
+
+    async def _decrypted(
+        self, text: bytes, topic: Topic, keys: dict[bytes, DataKey | None], bound: bytes
+    ) -> bytes:
+        key_id = key_id_of(text)
+        if key_id not in keys:
+            keys[key_id] = await key_of(text, self._keys, lambda: topic.owner)
+        key = keys[key_id]
+        if key is None:
+            raise CorruptLog(f"this server cannot unwrap data key {key_id.hex()}")
+        return decrypt_cell(text, key, bound)
+
+
+def _bound(user: GroupUser, partition: int) -> bytes:
+    """What binds a text to its place, whichever key its row has."""
+    parts = ("offset", user.key.topic_uuid, user.tenant, user.key.name, str(partition))
+    return "\0".join(parts).encode()
 
 
 def _refusal(hosted: Hosted | None, committer: Committer) -> Refusal | None:

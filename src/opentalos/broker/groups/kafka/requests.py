@@ -3,7 +3,6 @@
 from opentalos.broker.groups.kafka.hosted import GroupConnection
 from opentalos.group.kafka.assignors import TopicPart
 from opentalos.group.kafka.consumer_member import ConsumerAnswer, ConsumerHeartbeat, Parts
-from opentalos.group.kafka.leases import Position
 from opentalos.group.kafka.values import (
     DescribedMember,
     GroupState,
@@ -27,7 +26,6 @@ __all__ = [
     "JoinedMember",
     "MemberId",
     "Parts",
-    "Position",
     "Refusal",
     "SyncOutcome",
     "SyncRequest",

@@ -7,8 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from opentalos.broker.groups.kafka.offsets import Committer, OffsetToCommit, Outcome
-from opentalos.broker.groups.kafka.requests import MemberId, Position
+from opentalos.broker.groups.kafka.offsets import (
+    CommittedOffset,
+    Committer,
+    OffsetToCommit,
+    Outcome,
+)
+from opentalos.broker.groups.kafka.requests import MemberId
 from opentalos.broker.groups.kafka.scope import GroupScope
 from opentalos.broker.values import Topic
 from opentalos.gateway.kafka.call import KafkaCall
@@ -205,7 +210,7 @@ async def _of_topic(
     services: Services, call: KafkaCall, group: str, named: OffsetFetchRequestTopics
 ) -> OffsetFetchResponseTopics:
     code = 0
-    positions: Mapping[int, Position] = {}
+    positions: Mapping[int, CommittedOffset] = {}
     await call.piece(COST)
     try:
         topic = _topic(services, call, named)
@@ -224,7 +229,10 @@ async def _of_topic(
 
 
 async def _partitions(
-    call: KafkaCall, positions: Mapping[int, Position], wanted: Sequence[int], code: int = 0
+    call: KafkaCall,
+    positions: Mapping[int, CommittedOffset],
+    wanted: Sequence[int],
+    code: int = 0,
 ) -> list[OffsetFetchResponsePartitions]:
     def answered(partition: int) -> OffsetFetchResponsePartitions:
         position = positions.get(partition)
