@@ -6,7 +6,7 @@ Source: docs/protocol/signatures.md.
 import hmac
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
@@ -41,6 +41,11 @@ NO_MATCH = "unknown key or wrong signature"
 _EXPOSED = (
     "secrets and tokens are not accepted without TLS from another machine; use TLS, or set "
     "secrets_over_http in [auth] if nobody can read the network"
+)
+_NOT_SIGNED = "Attached-Info is not signed; send the same value as X-Xiaomi-Attached-Info"
+_CHANGEABLE = (
+    "Attached-Info is not signed, so it is not accepted without TLS from another machine; use TLS, "
+    "or send the same value as X-Xiaomi-Attached-Info"
 )
 # The original sender may get this too, if a proxy repeats requests; so it names the outcome.
 _CAME_BEFORE = "this signed request was received before; outcome unknown"
@@ -182,7 +187,7 @@ class Authenticator:
             seen = self._seen if claim.names_signed else self._seen_values
             self._check_first(seen, claim.key_id, claim.request_id)
         if _ATTACHED in headers or _ATTACHED_SIGNED in headers:
-            return self._delegate(state.live.principal, headers, claim)
+            return self._delegate(state.live.principal, exchange, claim)
         return state.live.principal
 
     def _check_digest(self, exchange: Exchange, state: _KeyState) -> None:
@@ -363,10 +368,12 @@ class Authenticator:
                 f"limit {self._skew_max_s} s; synchronize the client's clock"
             )
 
-    def _delegate(
-        self, admin: Principal, headers: Mapping[bytes, bytes], claim: Claim
-    ) -> Principal:
-        """The developer an administrator acts for (``Service-Admin#key#developer``)."""
+    def _delegate(self, admin: Principal, exchange: Exchange, claim: Claim) -> Principal:
+        """The developer an administrator acts for (``Service-Admin#key#developer``).
+
+        Source: docs/protocol/signatures.md#attached-info
+        """
+        headers = exchange.headers
         sent = headers.get(_ATTACHED)
         copy = headers.get(_ATTACHED_SIGNED) if claim.names_signed else None
         # Without this, removing the unsigned header would turn a call for a developer into the
@@ -375,12 +382,12 @@ class Authenticator:
             raise InvalidCredential("Attached-Info differs from its signed copy")
         if sent is None:
             return admin
-        if copy is None and self._attached_info_signed:
-            raise InvalidCredential(
-                "Attached-Info is not signed; send the same value as X-Xiaomi-Attached-Info"
-            )
         if not admin.admin:
             raise InvalidCredential("only service administrators may send Attached-Info")
+        if copy is None and self._attached_info_signed:
+            raise InvalidCredential(_NOT_SIGNED)
+        if copy is None and not (exchange.private or self._secrets_over_http):
+            raise InvalidCredential(_CHANGEABLE)
         wanted = sent.decode("latin-1").strip()
         info = self.principals.find(admin, wanted)
         if info is None or info.disabled:

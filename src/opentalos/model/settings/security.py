@@ -103,13 +103,14 @@ class AuthLimits:
     denial_log_per_s_max: int = 20  # audit log lines; further denials are only counted
     failures_max: int = 50  # wrong secrets of a key from one address, then they must wait
     failures_per_s: float = 1.0  # further ones after that
-    secrets_over_http: bool = False  # true: basic and bearer without TLS from other machines too
+    secrets_over_http: bool = False  # true: secrets, Attached-Info without TLS from anywhere
     key_use_interval_s: float = 600.0  # between writes of when keys were last used
     session_s: float = 43_200.0  # a login lasts this long at most
     session_idle_s: float = 1_800.0  # and ends when unused for this long
     sds_v1: str = "repeat"  # JSON header of SDS clients: repeat, a write once, or off
     seal_principals_again: bool = False  # true: for one start after an older version ran
-    attached_info_signed: bool = False  # true: Attached-Info needs a signed copy of itself
+    # Without a signed copy: as secrets, over TLS or from this machine.
+    attached_info_signed: bool = False  # true: Attached-Info always needs a signed copy
 
     def __post_init__(self) -> None:
         try:

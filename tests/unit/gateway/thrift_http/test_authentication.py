@@ -65,7 +65,7 @@ def signed(
     key_id: str = "KA", secret: str = "sa", *, skew_s: int = 0, scheme: str = "Galaxy-V3",
     digest: str | None = None, query: str = "id=1&type=putMessage",
 ) -> Exchange:  # fmt: skip
-    connection: Any = None  # these exchanges are never answered
+    connection: Any = SimpleNamespace(private=True, peer="")  # these exchanges are never answered
     exchange = Exchange(connection, b"POST", b"/v1/api/message?" + query.encode(), {})
     digest = hashlib.md5(BODY).hexdigest() if digest is None else digest
     stamp = str(int(time.time()) + skew_s)

@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +19,8 @@ from opentalos.sdk.errors import OutcomeUnknown, error_of_status
 PATH = "/v1/api/message"
 
 
-def exchange(headers: dict[str, str], body: bytes = BODY) -> Exchange:
-    connection: Any = None  # these exchanges are never answered
+def exchange(headers: dict[str, str], body: bytes = BODY, *, private: bool = False) -> Exchange:
+    connection: Any = SimpleNamespace(private=private, peer="10.0.0.7")  # never answered
     made = Exchange(connection, b"POST", PATH.encode(), {})
     made.headers = {name.lower().encode(): value.encode() for name, value in headers.items()}
     made.body = body
@@ -97,14 +98,30 @@ def test_a_signed_attached_info_can_be_neither_changed_nor_removed() -> None:
             server.caller(exchange(headers))
 
 
+def with_unsigned_info(*, private: bool) -> Exchange:
+    """A request as official clients of an administrator who acts for alice send it."""
+    headers = Signer("KR", "sr").headers(PATH, BODY) | {"Attached-Info": "alice"}
+    return exchange(headers, private=private)
+
+
+def test_attached_info_that_is_not_signed_is_accepted_only_where_nobody_can_change_it() -> None:
+    keys: Any = Keys()  # a stand-in
+    server = Authenticator(keys, AuthLimits())
+    assert server.caller(with_unsigned_info(private=True)) is ALICE
+    with pytest.raises(InvalidCredential, match="without TLS from another machine"):
+        server.caller(with_unsigned_info(private=False))
+    forwarded = with_unsigned_info(private=False)
+    forwarded.forwarder = "s2"  # which has checked that
+    assert server.caller(forwarded) is ALICE
+    server = Authenticator(keys, AuthLimits(secrets_over_http=True))
+    assert server.caller(with_unsigned_info(private=False)) is ALICE
+
+
 def test_the_operator_may_demand_that_attached_info_is_signed() -> None:
     keys: Any = Keys()  # a stand-in
-    unsigned = {"Attached-Info": "alice"}
-    server = Authenticator(keys, AuthLimits())
-    assert server.caller(exchange(Signer("KR", "sr").headers(PATH, BODY) | unsigned)) is ALICE
     server = Authenticator(keys, AuthLimits(attached_info_signed=True))
-    with pytest.raises(InvalidCredential, match="is not signed"):
-        server.caller(exchange(Signer("KR", "sr").headers(PATH, BODY) | unsigned))
+    with pytest.raises(InvalidCredential, match="send the same value"):
+        server.caller(with_unsigned_info(private=True))
 
 
 def test_who_is_strict_refuses_what_it_cannot_keep() -> None:
