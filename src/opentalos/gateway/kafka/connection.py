@@ -20,6 +20,7 @@ from opentalos.gateway.kafka.call import ClientSession, KafkaCall
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.model.address import is_local, network_of
 from opentalos.model.errors import InvalidCredential
+from opentalos.model.identity import Principal
 from opentalos.model.settings.kafka import UNKNOWN_BYTES_MAX
 from opentalos.wire.kafka.codec import KafkaFormatError
 
@@ -99,7 +100,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._stalled = self._paused = self._ending = self._starting = self._partial = False
         self._sends_soon = False
         self._decoding: asyncio.Task[None] | None = None  # of the first request that waits
-        self._known = False  # counted for its tenant
+        self._counted: Principal | None = None  # for whose tenant it is counted
 
     @property
     def tenant(self) -> str:
@@ -141,14 +142,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.session.close()
 
     def _look_who(self) -> None:
-        """Count the connection for its tenant once the client has authenticated."""
+        """Count the connection for its tenant once the client has authenticated, or is a guest.
+
+        A guest for whom there is no place has to authenticate: it may be an administrator.
+        """
         session = self.session
-        if session.authenticated:
-            self._known = True
-            if not self._port.is_known(self, admin=session.caller.admin):
-                session.ends = True
-                self._drop_waiting()
-                self._refuse("its tenant has too many connections")
+        if not session.authenticated or session.ends or session.caller is self._counted:
+            return
+        if self._port.is_known(self, admin=session.caller.admin):
+            self._counted = session.caller
+            if self._needs_room:  # of its tenant's memory there may be some
+                self.resume()
+        elif session.caller.anonymous:
+            session.authenticated = False
+        else:
+            session.ends = True
+            self._drop_waiting()
+            self._refuse("its tenant has too many connections")
 
     def pause_writing(self) -> None:
         """The client does not read: no request is started until it does."""
@@ -349,8 +359,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.writelines(out)
             if self._stalled:
                 self._port.is_unread(self, self._unread())
-        if not self._known:
-            self._look_who()
+        self._look_who()
         if self.session.ends and not self._ending:
             self._ending = True
             self._drop_waiting()

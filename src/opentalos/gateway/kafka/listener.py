@@ -116,29 +116,38 @@ class KafkaPort:
         return True
 
     def is_known(self, connection: KafkaConnection, *, admin: bool) -> bool:
-        """The client has authenticated; False if its tenant has too many connections.
+        """The client has authenticated, or is a guest, whose tenant is its address and who may
+        authenticate later; False if the tenant has too many connections, and nothing changes.
 
         A tenant may have as many as stay free for others. Some places are left to administrators.
         """
-        self._strangers.pop(connection, None)
-        tenant, held = connection.tenant, self._held[connection.tenant]
-        most = self.settings.connections_max
-        if not admin and held >= most - most // _KEPT - len(self._tenant_of):
+        tenant, before = connection.tenant, self._tenant_of.get(connection)
+        if tenant == before:
+            return True
+        held, most = self._held[tenant], self.settings.connections_max
+        taken = len(self._tenant_of) - (before is not None)
+        if not admin and held >= most - most // _KEPT - taken:
             return False
+        self._strangers.pop(connection, None)
+        self._uncount(connection)
         self._tenant_of[connection] = tenant
         self._held[tenant] = held + 1
         return True
+
+    def _uncount(self, connection: KafkaConnection) -> None:
+        """It is not its tenant's any more."""
+        tenant = self._tenant_of.pop(connection, None)
+        if tenant is not None:
+            self._held[tenant] -= 1
+            if not self._held[tenant]:
+                del self._held[tenant]
 
     def forget(self, connection: KafkaConnection) -> None:
         """The connection is gone."""
         self.is_read(connection)
         self._open.forget(connection)
         self._strangers.pop(connection, None)
-        tenant = self._tenant_of.pop(connection, None)
-        if tenant is not None:
-            self._held[tenant] -= 1
-            if not self._held[tenant]:
-                del self._held[tenant]
+        self._uncount(connection)
 
     def failed(self, peer: str, request: str, error: Exception) -> None:
         """Count and log a failed request; so many lines a second."""

@@ -113,6 +113,33 @@ async def test_a_connection_whose_key_is_gone_ends_although_requests_wait() -> N
     assert port.memory.bytes == 0
 
 
+async def test_who_authenticates_after_being_a_guest_counts_anew() -> None:
+    connection, _, port = opened()
+    assert port._held == {"/": 1}
+    connection.session.caller = Principal(id="alice", number=7)
+    await send(connection, struct.pack(">i", 5) + b"first", 64)
+    await asyncio.sleep(0)
+    assert port._held == {"alice": 1}
+    connection.connection_lost(None)
+    assert port._held == {}
+
+
+async def test_a_guest_without_a_place_has_to_authenticate() -> None:
+    settings = KafkaSettings(connections_max=2)
+    calls, port = Calls(), KafkaPort(settings, lambda _: asyncio.BaseProtocol())
+    guests = [KafkaConnection(port, calls) for _ in range(2)]
+    for guest in guests:
+        guest.connection_made(cast(asyncio.Transport, Wire()))
+    assert [guest.session.authenticated for guest in guests] == [True, False]
+    assert guests[1].stranger
+    session = guests[1].session
+    session.caller, session.authenticated = Principal(id="root", number=1, admin=True), True
+    await send(guests[1], struct.pack(">i", 5) + b"first", 64)
+    await asyncio.sleep(0)
+    assert not session.ends
+    assert port._held == {"/": 1, "root": 1}
+
+
 async def test_the_end_of_a_connection_ends_what_was_kept_for_it() -> None:
     connection, _, _ = opened()
     ended: list[bool] = []

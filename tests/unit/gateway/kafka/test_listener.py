@@ -145,6 +145,42 @@ async def test_a_tenant_s_connections_leave_places_for_others_and_administrators
     assert connected("root", admin=True)
 
 
+async def test_a_guest_that_authenticates_counts_as_its_tenant_from_then_on() -> None:
+    made = port()
+    guests = [Waiting(made, "/192.0.2.1") for _ in range(49)]
+    assert all(made.admit(each) and made.is_known(each, admin=False) for each in guests)
+    crowded = Waiting(made, "/192.0.2.1")
+    assert made.admit(crowded)
+    assert not made.is_known(crowded, admin=False), "its address has half"
+    for each in guests[:10]:
+        each.tenant = "alice"
+        assert made.is_known(each, admin=False)
+    assert made.is_known(crowded, admin=False)
+    others = [Waiting(made, "alice") for _ in range(30)]
+    known = [made.admit(each) and made.is_known(each, admin=False) for each in others]
+    assert sum(known) == 19, "what is free after its own ten and forty guests"
+    for each in (*guests, crowded, *others):
+        made.forget(each)
+    assert made.is_known(Waiting(made, "alice"), admin=False)
+    assert made._held == {"alice": 1}
+
+
+async def test_a_guest_without_a_place_may_prove_to_be_an_administrator_or_gives_way() -> None:
+    made = port(KafkaSettings(connections_max=100, connections_address_max=0))
+    for number in range(98):
+        guest = Waiting(made, f"/192.0.2.{number}")
+        assert made.admit(guest)
+        assert made.is_known(guest, admin=False)
+    late, administrator = Waiting(made, "/192.0.2.99"), Waiting(made, "/192.0.2.98")
+    for each in (late, administrator):
+        assert made.admit(each)
+        assert not made.is_known(each, admin=False)
+    administrator.tenant = "root"
+    assert made.is_known(administrator, admin=True)
+    assert made.admit(Waiting(made, "/192.0.2.97"))
+    assert (late.aborted, administrator.aborted) == (True, False)
+
+
 async def test_of_too_many_unread_answers_the_largest_is_dropped() -> None:
     settings = KafkaSettings(answers_bytes_total_max=100)
     made = KafkaPort(settings, lambda _: asyncio.Protocol())
