@@ -134,6 +134,11 @@ class PutRoutes:
             self._routes.clear()
         return self._keep(key, caller, topic, self._context.partition_log(topic, partition))
 
+    def check_room(self, route: PutRoute, bytes_count: int) -> None:
+        """Whether so many bytes would be stored now by rate and space, before any work is done for
+        them; the put itself charges them. Raises: QuotaExceeded, ThrottleRejected."""
+        route.handle.check_put(asyncio.get_running_loop().time(), bytes_count)
+
     def _keep(
         self, key: tuple[str, str, int], caller: Principal, topic: Topic, log: PartitionLog
     ) -> PutRoute:

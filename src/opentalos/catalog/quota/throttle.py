@@ -94,6 +94,17 @@ class ThrottleHandle:
             space.used_bytes += bytes_count
         return delay_s if delay_s > DELAY_MIN_S else 0.0
 
+    def check_put(self, now_s: float, bytes_count: int) -> None:
+        """Whether ``admit_put`` would pass now; nothing is charged.
+
+        Raises: QuotaExceeded (space), ThrottleRejected (rate).
+        """
+        full = any(space.used_bytes + bytes_count > space.limit_bytes for space in self._spaces)
+        buckets = self._put_requests + self._put_bytes
+        late = any(bucket.spent_until_s - now_s > self._delay_max_s for bucket in buckets)
+        if full or late:
+            self.admit_put(now_s, bytes_count)  # by the same rule, and it says why
+
     def admit_get(self, now_s: float) -> float:
         """Charge one get; return the seconds to delay it. Its bytes are charged when known.
 

@@ -114,6 +114,22 @@ def test_a_rejected_request_costs_nothing() -> None:
     assert handle.admit_put(103.5, 1) == pytest.approx(0.5)
 
 
+def test_asking_first_refuses_what_a_put_would_and_charges_nothing() -> None:
+    quotas = Quotas(topic_put_bytes_per_s=100, throttle_max_s=1.0)
+    handle = quotas.handle()
+    for _ in range(50):
+        handle.check_put(100.0, 1 << 20)
+    assert handle.admit_put(100.0, 300) == 0.0, "nothing is charged yet"
+    with pytest.raises(ThrottleRejected, match="limit 100 bytes/s, measured 40 bytes/s"):
+        handle.check_put(100.0, 40)
+    handle.check_put(101.0, 40)
+    assert handle.admit_put(101.0, 40) == 1.0
+    quotas = Quotas(topic_space_bytes=100)
+    quotas.handle().check_put(100.0, 100)
+    with pytest.raises(QuotaExceeded, match="101 more requested"):
+        quotas.handle().check_put(100.0, 101)
+
+
 def test_a_topic_is_limited_over_all_callers_and_a_user_over_all_topics() -> None:
     quotas = Quotas(topic_put_requests_per_s=10)
     for who in (ALICE, BOB):

@@ -1,10 +1,10 @@
 """Produce: each partition's batch becomes one block of the log; answered once all are durable.
 
-Whether the client may put to a partition, and whether it is served here, is decided before anything
-of its batch is read, so what is refused costs no more than a look-up. Batches of one connection
-reach the log in their order. They are checked and put in pieces of ``PIECE_COST``, between which
-others are served; a batch that takes long is checked on a thread. Later requests of the connection
-wait for that.
+Whether the client may put to a partition, by permission, rate and space, and whether it is served
+here, is decided before anything of its batch is read, so what is refused costs no more than a
+look-up. Batches of one connection reach the log in their order. They are checked and put in pieces
+of ``PIECE_COST``, between which others are served; a batch that takes long is checked on a thread.
+Later requests of the connection wait for that.
 
 An answer says stored, not stored, or unknown (promise I7). Not stored has a code that clients
 retry. Unknown has one only where the producer is idempotent; else the client must not send the
@@ -279,6 +279,7 @@ class _Produce:
         try:
             routes = self._services.broker.messages.routes
             part.route = routes.find(self._call.caller, topic.resource, part.answer.index)
+            routes.check_room(part.route, len(part.records or b""))
             received = read_batch(part.records)
             if received.head.producer_id > PRODUCER_ID_MAX:
                 text = f"the producer id {received.head.producer_id} is none of this server"

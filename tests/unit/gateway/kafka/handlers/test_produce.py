@@ -17,9 +17,10 @@ from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Received
 from opentalos.gateway.kafka.connection import KafkaConnection
 from opentalos.gateway.kafka.gateway import KafkaGateway, Services
 from opentalos.gateway.kafka.handlers import TABLE, produce
-from opentalos.gateway.kafka.handlers.produce import PIECE_COST
-from opentalos.model.errors import NotOwner
+from opentalos.gateway.kafka.handlers.produce import PIECE_COST, put_code
+from opentalos.model.errors import NotOwner, ThrottleRejected
 from opentalos.model.identity import Principal
+from opentalos.model.limits import QuotaLimits
 from opentalos.wire.kafka import records
 from opentalos.wire.kafka._generated.produce_request import (
     PartitionProduceData,
@@ -168,6 +169,18 @@ async def test_what_is_refused_is_neither_read_nor_decompressed(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     assert (work.read, work.unpacked) == (0, 0)
+
+
+async def test_what_is_far_over_its_rate_is_neither_read_nor_decompressed(work: Work) -> None:
+    limits = QuotaLimits(partition_put_bytes_per_s=1)  # so that the first batch overdraws it
+    async with world(quota=limits) as w:
+        await w.topic(ALICE, "orders", partitions=2)
+        sent = [(0, SMALL)] * 300 + [(1, SMALL)]
+        first, *refused, other = await Connection(w, ALICE).put({"orders": sent})
+    assert (first.error_code, other.error_code) == (ErrorCode.NONE, ErrorCode.NONE)
+    code = put_code(ThrottleRejected(""), idempotent=False)
+    assert {part.error_code for part in refused} == {code}
+    assert (work.read, work.unpacked) == (2, 2)
 
 
 @pytest.mark.parametrize("batch", [SMALL, DAMAGED], ids=["sound", "damaged"])
