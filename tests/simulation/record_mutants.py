@@ -253,7 +253,7 @@ def let_former_members_commit(patch: pytest.MonkeyPatch) -> None:
     ) -> Any:
         user = user_of(caller, offset.topic, committer.group)
         seat = Seat(worker=worker_of(committer.who.member), address="", may_take=lambda _: True)
-        await self._leases.commit(user, seat, await self._position(offset))
+        await self._leases.commit(user, seat, await self._position(user, offset))
 
     patch.setattr(offsets, "_refusal", lambda hosted, committer: None)
     patch.setattr(KafkaOffsetService, "_commit", commit)

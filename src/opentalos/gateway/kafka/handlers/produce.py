@@ -253,8 +253,15 @@ class _Produce:
         self.advance()
 
     async def _check_long(self, part: _Part, received: ReceivedBatch, turn: Turn) -> None:
+        assert part.route is not None
         try:
+            # Since it was asked, others may have taken what there was.
+            routes = self._services.broker.messages.routes
+            routes.check_room(part.route, len(part.records or b""))
             await turn.off_loop(prove_records, received)
+        except TalosError as error:
+            self._set_error(part, error)
+            part.received = None
         except RefusedRecords as error:
             part.refuse(error)
         part.route = None  # it may not hold any more

@@ -42,7 +42,9 @@ async def test_a_text_is_encrypted_where_messages_are_and_survives_a_restart() -
         assert await positions(w, topic) == {0: CommittedOffset(4, TEXT)}
         await w.restart()
         assert await positions(w, topic) == {0: CommittedOffset(4, TEXT)}
-        ((_, listed),) = await w.broker.kafka_groups.offsets.fetch_all(ALICE, "g")
+        ((_, listed),) = await w.broker.kafka_groups.offsets.fetch_all(
+            w.broker.kafka_groups.scope(ALICE, ["g"]), "g"
+        )
         assert listed == {0: CommittedOffset(4, TEXT)}
 
 
