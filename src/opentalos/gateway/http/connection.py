@@ -64,6 +64,7 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         name = transport.get_extra_info("peername")
         self.peer = str(name[0]) if isinstance(name, tuple) and name else ""
         self.network = network_of(self.peer)
+        self.party = f"/{self.network}"
         self.private = self.secure or is_local(self.peer, transport.get_extra_info("sockname"))
         self.deadline = self._server.now + self._server.limits.request_timeout_s
         if not self._server.admit(self):

@@ -20,6 +20,7 @@ class HostedConnection(Protocol):
 
     deadline: float  # of the host's clock
     network: str  # what counts as one client address
+    party: str  # whose turns it takes
 
     def expire(self) -> None:
         """The deadline passed: answer for a slow handler, or cut a slow client."""

@@ -156,14 +156,13 @@ class HttpServer:
 
     def admit(self, connection: HostedConnection) -> bool:
         """Count the connection; False if there are too many, in all or of its address."""
-        admitted = self._open.admit(connection)
-        self.turns.shared = self._open.networks > 1
-        return admitted
+        self.turns.enter(connection.party)
+        return self._open.admit(connection)
 
     def forget(self, connection: HostedConnection) -> None:
         """The connection is gone."""
         self._open.forget(connection)
-        self.turns.shared = self._open.networks > 1
+        self.turns.leave(connection.party)
 
     def note_refusal(self, peer: str, status: int, reason: str) -> None:
         """A request was rejected before it was complete."""

@@ -3,7 +3,7 @@
 Requests are handled one at a time, as clients expect; only those that say so (Produce) begin while
 others of their kind are under way, so that one connection fills the log's groups. Everything that
 waits is bounded: reading pauses beyond ``PIPELINE_MAX`` requests, and before a request that does
-not fit into the memory of the port.
+not fit into the memory of the port. While the loop is busy, tenants start requests in turn.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from opentalos.gateway.http.fairness.pool import Hold
+from opentalos.gateway.http.fairness.turns import STARTS_A_TURN, TURN_S
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.model.address import is_local, network_of
@@ -98,7 +99,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._needs_room = False  # the port resumes it
         self._left_unread = 0  # when the client was last seen to read
         self._stalled = self._paused = self._ending = self._starting = self._partial = False
-        self._sends_soon = False
+        self._sends_soon = self._awaits_turn = False
         self._decoding: asyncio.Task[None] | None = None  # of the first request that waits
         self._counted: Principal | None = None  # for whose tenant it is counted
 
@@ -123,6 +124,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         local = is_local(peer, transport.get_extra_info("sockname"))
         private = self._port.tls is not None or local
         self.session = ClientSession(peer=peer, network=self.network, private=private)
+        self.party = self.tenant
         self._await_request()
         if not self._port.admit(self):
             self.abort()
@@ -275,17 +277,42 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     # --- calls -------------------------------------------------------------------------------
 
-    def _pump(self) -> None:
-        """Start calls in order: one, or several that may overlap."""
-        if self._starting:
+    def _pump(self, *, in_turn: bool = False) -> None:
+        """Start calls in order: one, or several that may overlap. In its turn one at least."""
+        if self._starting or self._awaits_turn:
             return
         self._starting = True
+        turns, started = self._port.turns, 0
         try:
             while self._waiting and not self._stalled and self._transport is not None:
-                if not self._start_next():
+                if not turns.shared:
+                    if not self._start_next():
+                        break
+                    continue
+                if self._alone:
+                    break
+                if (in_turn and started == STARTS_A_TURN) or (
+                    turns.load_s > TURN_S and (started or not in_turn) and turns.is_full()
+                ):
+                    self._await_turn()
+                    break
+                began_s, started = turns.clock(), started + 1
+                has_started = self._start_next()
+                turns.spent(began_s)
+                if not has_started:
                     break
         finally:
             self._starting = False
+
+    def _await_turn(self) -> None:
+        self._awaits_turn = True
+        self.deadline_s = math.inf  # it is not the client's turn
+        self._port.turns.wait(self)
+
+    def take_turn(self) -> None:
+        """Start what waited for it; at least one request."""
+        self._awaits_turn = False
+        self._pump(in_turn=True)
 
     def _start_next(self) -> bool:
         """False: it has to wait, or the connection ends."""
@@ -444,7 +471,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._ending = self._ending or refused
         if not refused:
             self._give_up()
-        if self._transport is not None and not self._under_way:
+        if self._transport is not None and not (
+            self._under_way or (self._awaits_turn and self._waiting)
+        ):
             self._close()
 
     def _close(self) -> None:

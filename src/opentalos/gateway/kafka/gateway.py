@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.broker import Broker
+from opentalos.gateway.http.fairness.turns import TURN_S
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.http.tls_connection import certificate_of
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Received
@@ -49,6 +50,8 @@ from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
 
 CALLS_MAX: Final = 10_000  # under way, long polls included
 CALLS_KEPT: Final = 100  # of them, for administrators
+# What a call with a task takes of the next pass of the loop, in which its handler begins.
+TASK_S: Final = TURN_S / 4
 
 ENDS_WITH_CLIENT: Final = frozenset((ApiKey.FETCH,))  # it only waits and reads
 
@@ -200,6 +203,8 @@ class KafkaGateway:
         except TalosError as error:
             self._broken(call, error)
             return
+        if port.turns.shared:
+            port.turns.expect(TASK_S)
         task = asyncio.get_running_loop().create_task(self._run(served, call))
         if call.api.key in ENDS_WITH_CLIENT:
             call.gone = task.cancel

@@ -6,11 +6,13 @@ Kafka does not load it.
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
 from opentalos.gateway.http.fairness.connections import ConnectionRoom, OpenConnections
+from opentalos.gateway.http.fairness.turns import Turns
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.gateway.kafka.memory import RequestMemory
 from opentalos.model.settings.kafka import KafkaSettings
@@ -29,6 +31,7 @@ class KafkaConnection(Protocol):
 
     deadline_s: float  # loop time
     network: str  # what counts as one client address
+    party: str  # whose turns it takes
 
     @property
     def tenant(self) -> str:
@@ -51,7 +54,7 @@ class KafkaPort:
     """Accepts connections of Kafka's clients.
 
     Args: protocol: makes the protocol object of a connection to this port; room: for the
-    connections of all ports.
+    connections of all ports; turns: of all ports.
     """
 
     def __init__(
@@ -59,8 +62,10 @@ class KafkaPort:
         settings: KafkaSettings,
         protocol: Callable[["KafkaPort"], asyncio.BaseProtocol],
         room: ConnectionRoom | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.settings = settings
+        self.turns = Turns(time.perf_counter) if turns is None else turns
         self.tls: TlsContext | None = None
         self.refused = self.cut = 0
         self.requests_by_api: Counter[str] = Counter()
@@ -100,6 +105,7 @@ class KafkaPort:
     def admit(self, connection: KafkaConnection) -> bool:
         """Count the connection of a stranger; False if there are too many, in all or of its
         address. The one that has been a stranger for longest gives way."""
+        self.turns.enter(connection.party)
         admitted = self._open.admit(connection, self._cut_stranger)
         if admitted:
             self._strangers[connection] = None
@@ -132,6 +138,9 @@ class KafkaPort:
         self._uncount(connection)
         self._tenant_of[connection] = tenant
         self._held[tenant] = held + 1
+        self.turns.leave(connection.party)
+        connection.party = tenant
+        self.turns.enter(tenant)
         return True
 
     def _uncount(self, connection: KafkaConnection) -> None:
@@ -146,6 +155,7 @@ class KafkaPort:
         """The connection is gone."""
         self.is_read(connection)
         self._open.forget(connection)
+        self.turns.leave(connection.party)
         self._strangers.pop(connection, None)
         self._uncount(connection)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from opentalos.broker.broker import Broker
 from opentalos.gateway.http.fairness.connections import ConnectionRoom
+from opentalos.gateway.http.fairness.turns import Turns
 from opentalos.gateway.http.tls import TlsContext
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.model.address import is_loopback, split_address
@@ -37,9 +38,14 @@ class KafkaServer:
     """Listens for clients of Kafka, and closes their connections until ``serve`` is called: a
     member of a cluster must know its port before it has a broker."""
 
-    def __init__(self, settings: KafkaSettings, room: ConnectionRoom | None = None) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        room: ConnectionRoom | None = None,
+        turns: Turns | None = None,
+    ) -> None:
         self._settings = settings
-        self.port = KafkaPort(settings, self._connection, room)
+        self.port = KafkaPort(settings, self._connection, room, turns)
         self._behind: Behind | None = None
         self._gateway: KafkaGateway | None = None
 

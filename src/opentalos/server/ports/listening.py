@@ -14,4 +14,5 @@ def make_ports(config: Config) -> tuple[HttpServer, KafkaServer]:
     Raises: ConfigError: the process may have too few descriptors.
     """
     room = ConnectionRoom(check_descriptors(config).connections, open_files_max)
-    return HttpServer(config.http, room=room), KafkaServer(config.kafka, room)
+    http = HttpServer(config.http, room=room)
+    return http, KafkaServer(config.kafka, room, http.turns)

@@ -14,6 +14,7 @@ class Client:
     """A connection as the sweep sees it; notes in which turn of the loop it was used."""
 
     network = "127.0.0.1"
+    party = "/127.0.0.1"
     turn = 0
     looked: dict[int, int]
     ended: dict[int, int]

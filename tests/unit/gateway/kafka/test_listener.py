@@ -24,6 +24,7 @@ class Waiting:
     count: int = 64 * KIB
     stranger: bool = False
     network: str = ""
+    party: str = ""
     deadline_s: float = field(default=0.0)
     aborted: bool = False
     hold: Hold | None = None

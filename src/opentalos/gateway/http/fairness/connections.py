@@ -86,11 +86,6 @@ class OpenConnections(Generic[C]):
         """Those that are open now, whatever happens meanwhile."""
         return iter(list(self._open))
 
-    @property
-    def networks(self) -> int:
-        """From how many client addresses they are."""
-        return len(self._of_network)
-
     async def listen(self, host: str, port: int, tls: TlsContext | None) -> int:
         """Start to accept; returns the port, which the kernel chooses if ``port`` is 0.
 

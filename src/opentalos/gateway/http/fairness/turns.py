@@ -3,13 +3,19 @@
 A pass reads every socket that has data. If each of them had its requests answered at once, a pass
 would be as long as senders like, and everybody else would wait for its end. So a connection starts
 few requests in a row, and once requests have kept the loop busy, what arrives waits for a turn.
-Turns go to client addresses in rotation: an address with a thousand connections gets as much as
-one with a single connection. Only the order changes; nothing is refused, and no time is wasted.
+Turns go to parties in rotation: one with a thousand connections gets as much as one with a single
+connection. A party is a client address where requests say one by one who sends them (HTTP), and the
+tenant where a connection has authenticated (Kafka). Only the order changes; nothing is refused, and
+no time is wasted.
+
+The ports of a process share one object: they share the loop, so a pass is as long as what all of
+them take of it. With one for each, a tenant that is alone on its port would not be limited there at
+all, and who uses the other port would wait for it.
 """
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -22,7 +28,7 @@ _log = logging.getLogger("opentalos.http")
 class Waiting(Protocol):
     """A connection as its turn uses it."""
 
-    network: str  # what counts as one client address
+    party: str  # whose turns it takes: a tenant, or /ADDRESS of whoever is not known
 
     def take_turn(self) -> None:
         """Start the next requests."""
@@ -32,7 +38,7 @@ class Waiting(Protocol):
 
 
 class Turns:
-    """The turns of one port.
+    """The turns of all ports of a process.
 
     ``load_s`` is how long requests kept the loop busy, less the time in between: it grows beyond
     ``TURN_S`` only while there is little else.
@@ -41,10 +47,11 @@ class Turns:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.load_s = 0.0
-        self.shared = False  # more than one address has connections; else nothing is measured
+        self.shared = False  # more than one party has connections; else nothing is measured
         self.deferred = 0  # since the start
         self._ended_s = 0.0
-        # By address; a connection is in it once at most, so connections bound it.
+        self._parties: Counter[str] = Counter()  # their connections
+        # By party; a connection is in it once at most, so connections bound it.
         self._waiting: OrderedDict[str, deque[Waiting]] = OrderedDict()
         self._count = 0
         self._expected_s = 0.0
@@ -53,6 +60,18 @@ class Turns:
     def waiting(self) -> int:
         """Connections that wait for their turn."""
         return self._count
+
+    def enter(self, party: str) -> None:
+        """Count a connection of the party."""
+        self._parties[party] += 1
+        self.shared = len(self._parties) > 1
+
+    def leave(self, party: str) -> None:
+        """Such a connection is gone, or counts for another one from now on."""
+        left = self._parties.pop(party, 1) - 1
+        if left:
+            self._parties[party] = left
+        self.shared = len(self._parties) > 1
 
     def spent(self, began_s: float) -> None:
         """A request was started and has left the loop to others (hot path)."""
@@ -68,9 +87,9 @@ class Turns:
 
     def wait(self, connection: Waiting) -> None:
         """Call ``take_turn`` in a later pass of the loop. The connection must not wait already."""
-        queue = self._waiting.get(connection.network)
+        queue = self._waiting.get(connection.party)
         if queue is None:
-            queue = self._waiting[connection.network] = deque()
+            queue = self._waiting[connection.party] = deque()
         queue.append(connection)
         self._count += 1
         self.deferred += 1
@@ -78,18 +97,19 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._run)
 
     def expect(self, seconds: float) -> None:
-        """The connection whose turn it is will take so long later in this pass."""
+        """What was started will take so long later in this pass, or in the next one."""
         self._expected_s += seconds
+        self.load_s = min(self.load_s + seconds, 2 * TURN_S)
 
     def _run(self) -> None:
-        """One pass: each connection at most once, the addresses in rotation."""
+        """One pass: each connection at most once, the parties in rotation."""
         began_s = self.clock()
         self._expected_s = 0.0
         for _ in range(self._count):
-            network, queue = self._waiting.popitem(last=False)
+            party, queue = self._waiting.popitem(last=False)
             connection = queue.popleft()
             if queue:
-                self._waiting[network] = queue
+                self._waiting[party] = queue
             self._take(connection)
             self._count -= 1  # only now, so that this pass is not scheduled a second time
             if self.clock() - began_s + self._expected_s > TURN_S:

@@ -212,7 +212,7 @@ async def test_a_large_body_is_answered_when_its_last_part_was_large() -> None:
 
 
 class Broken:
-    network = ATTACKER
+    party = ATTACKER
     aborted = 0
 
     def take_turn(self) -> None:
