@@ -106,6 +106,12 @@ class ServerProcess:
         return self._process.pid
 
     @property
+    def kafka_port(self) -> int:
+        """The port for clients of Kafka."""
+        record = json.loads((self.data / "server.json").read_text())
+        return int(str(record["kafka"]).rsplit(":", 1)[1])
+
+    @property
     def url(self) -> str:
         """The URL of the server."""
         return f"http://127.0.0.1:{self.port}"

@@ -10,9 +10,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from bench.client import Key, signed_request
+from bench.client import BenchTopic, Client, Key, signed_request
+from bench.server import ServerProcess
 from opentalos.wire.thrift import ThriftProtocol
 
 ADDRESS = "127.0.0.2"  # attackers have another address than the victim
@@ -24,6 +25,22 @@ CLOSED = 0  # counted where a connection ends without a reply
 TOPIC, BOMBS, TABLE = "noise", "bombs", "noise_rows"
 
 
+class Ports(NamedTuple):
+    """Where an attacker sends: to a server, or to a listener that answers nothing.
+
+    ``server``: the server's port for HTTP, for what the attacker has to know before.
+    """
+
+    http: int
+    kafka: int
+    server: int
+
+
+def ports_of(server: ServerProcess) -> Ports:
+    """To attack a server."""
+    return Ports(server.port, server.kafka_port, server.port)
+
+
 @dataclass
 class Attacker:
     """One tenant, or a stranger, that sends until the deadline.
@@ -31,7 +48,7 @@ class Attacker:
     Behaviours count what they see in ``seen`` by status; 0 is a connection without a reply.
     """
 
-    port: int
+    ports: Ports
     key: Key
     until_s: float  # time.monotonic()
     seen: Counter[int] = field(default_factory=Counter)
@@ -45,9 +62,15 @@ class Attacker:
         """Hold what is held until the deadline."""
         time.sleep(max(0.0, self.until_s - time.monotonic()))
 
-    def connect(self, timeout_s: float = CALL_S) -> socket.socket:
-        """A connection from the attacker's address."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout_s, (ADDRESS, 0))
+    def connect(self, timeout_s: float = CALL_S, *, kafka: bool = False) -> socket.socket:
+        """A connection from the attacker's address, to the port for HTTP or for Kafka."""
+        port = self.ports.kafka if kafka else self.ports.http
+        return socket.create_connection(("127.0.0.1", port), timeout_s, (ADDRESS, 0))
+
+    def topic(self, name: str) -> BenchTopic:
+        """A topic of the tenant."""
+        with contextlib.closing(Client(self.ports.server, self.key)) as client:
+            return client.describe_topic(name)
 
     @property
     def authorization(self) -> dict[str, str]:
@@ -106,7 +129,7 @@ class Attacker:
     def kept(self) -> http.client.HTTPConnection:
         """A connection for many calls."""
         return http.client.HTTPConnection(
-            "127.0.0.1", self.port, timeout=CALL_S, source_address=(ADDRESS, 0)
+            "127.0.0.1", self.ports.http, timeout=CALL_S, source_address=(ADDRESS, 0)
         )
 
     def thrift(self, path: str, body: bytes) -> bytes:

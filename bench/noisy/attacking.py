@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bench.client import Key
+from bench.noisy.attacker import Ports
 
 END_S = 40.0  # after the deadline, for threads that wait for a reply
-ATTACKING_S = 0.7  # until the process sends
+ATTACKING_S = 0.7  # until the process has sent what it sends first
+STARTED = "attacking"  # its first line
 
 
 @dataclass
@@ -23,21 +25,29 @@ class Seen:
 
 
 @contextlib.contextmanager
-def attacking(name: str, port: int, key: Key, seconds: float, *, nicer: int = 0) -> Iterator[Seen]:
-    """A process beside what runs meanwhile. Args: nicer: steps of its priority below our own.
+def attacking(
+    name: str, ports: Ports, key: Key, seconds: float, *, nicer: int = 0
+) -> Iterator[Seen]:
+    """A process beside what runs meanwhile; one that attacks no server is killed at the end.
 
+    Args: nicer: steps of its priority below our own.
     Raises: RuntimeError: it failed.
     """
     command = ["nice", "-n", str(nicer), sys.executable, "-m", "bench.noisy"]
     process = subprocess.Popen(
-        [*command, name, str(port), key.id, key.secret, str(seconds)],
+        [*command, name, *map(str, ports), key.id, key.secret, str(seconds)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     seen = Seen()
     try:
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != STARTED:
+            raise RuntimeError(f"the attacker did not start: {process.communicate()[1][-2000:]}")
         yield seen
+        if ports.http != ports.server:
+            return  # it waits for answers that do not come
         output, errors = process.communicate(timeout=END_S + seconds)
         if process.returncode:
             raise RuntimeError(f"the attacker failed: {errors[-2000:]}")

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bench.client import Client, Key
-from bench.noisy import strangers, tenants
-from bench.noisy.attacker import BOMBS, TABLE, TOPIC, Attacker
+from bench.noisy import kafka_attacks, strangers, tenants
+from bench.noisy.attacker import BOMBS, CLOSED, TABLE, TOPIC, Attacker, Ports, ports_of
+from bench.noisy.kafka_link import CODES, UNREAD
+from bench.server import ServerProcess
 from opentalos.model.message import Compression
 from opentalos.sdk.core.config import ClientConfig
 from opentalos.sdk.rest_client import RestClient
@@ -17,6 +19,7 @@ from opentalos.wire._generated.message import (
     MessageCompressionType,
     PutMessageRequest,
 )
+from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.message import Message, encode_block
 
 ROWS = 1_000
@@ -25,7 +28,8 @@ LARGE_BYTES = 1 << 20
 
 
 class Behaviour(NamedTuple):
-    """``refused``: statuses of which at least one must be seen; ``allowed``: the others."""
+    """``refused``: statuses of which at least one must be seen; ``allowed``: the others. Of Kafka,
+    ``CODES`` and an error code are counted as a status."""
 
     name: str
     attack: Callable[[Attacker], None]
@@ -36,6 +40,16 @@ class Behaviour(NamedTuple):
 def _of(name: str, attack: Callable[[Attacker], None], *refused: int, also: str = "") -> Behaviour:
     allowed = frozenset(map(int, also.split())) | {0, 429, 503}
     return Behaviour(name, attack, frozenset(refused), allowed)
+
+
+_MISSING = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_ANSWERS = (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.GROUP_ID_NOT_FOUND, _MISSING)
+
+
+def _kafka(name: str, attack: Callable[[Attacker], None], *refused: ErrorCode) -> Behaviour:
+    """``refused``: codes of which at least one must be seen."""
+    allowed = frozenset({CLOSED, UNREAD, *(CODES + code for code in _ANSWERS)})
+    return Behaviour(f"Kafka: {name}", attack, frozenset(CODES + code for code in refused), allowed)
 
 
 BEHAVIOURS = (
@@ -69,13 +83,25 @@ BEHAVIOURS = (
     _of("put flood", tenants.put_flood, also="200"),
     _of("large fetches", tenants.large_fetches, also="200"),
     _of("slow readers", tenants.slow_readers, also="200"),
+    _kafka("expensive patterns", kafka_attacks.patterns),
+    _kafka("20,000 topics", kafka_attacks.topic_names),
+    _kafka("20,000 groups", kafka_attacks.group_names),
+    _kafka("gzip to a missing topic", kafka_attacks.packed_to_missing, _MISSING),
+    _kafka("gzip without a right", kafka_attacks.packed_without_right, _MISSING),
+    _kafka("joins and hang-ups", kafka_attacks.joins),
+    _kafka("announced requests", kafka_attacks.announced),
+    _kafka("idle connections", kafka_attacks.idle),
+    _kafka("pipelined puts", kafka_attacks.pipelined_puts),
+    _kafka("puts, topics and unread fetches", kafka_attacks.puts_topics_fetches),
+    _kafka("patterns, joins and gzip", kafka_attacks.patterns_joins_batches, _MISSING),
+    _kafka("strangers and puts", kafka_attacks.strangers_and_puts),
 )
 BY_NAME = {behaviour.name: behaviour for behaviour in BEHAVIOURS}
 
 
-def attack(name: str, port: int, key: Key, seconds: float) -> Counter[int]:
+def attack(name: str, ports: Ports, key: Key, seconds: float) -> Counter[int]:
     """Behave so for so long; what was seen, by status."""
-    attacker = Attacker(port, key, time.monotonic() + seconds)
+    attacker = Attacker(ports, key, time.monotonic() + seconds)
     BY_NAME[name].attack(attacker)
     return attacker.seen
 
@@ -90,9 +116,11 @@ def unexpected(name: str, seen: Counter[int]) -> str:
     return ""
 
 
-def prepare(port: int, key: Key) -> None:
-    """The attacking tenant's topics and table."""
-    client = Client(port, key)
+def prepare(server: ServerProcess, key: Key) -> None:
+    """The attacking tenant's topics and table. The first client of Kafka comes, which is slow: what
+    serves it is imported then."""
+    kafka_attacks.greet(Attacker(ports_of(server), key, 0.0))
+    client = Client(server.port, key)
     client.create_topic(TOPIC, 8)
     bombs = client.create_topic(BOMBS, 1)
     messages = [Message(b"\0" * 5_800)] * 10_000
@@ -111,8 +139,7 @@ def prepare(port: int, key: Key) -> None:
     for _ in range(LARGE_BLOCKS):
         client.raw_put(large.put_body(0, LARGE_BYTES))
     client.close()
-    url = f"http://127.0.0.1:{port}"
-    rest = RestClient(ClientConfig(endpoints=(url,), key_id=key.id, secret=key.secret))
+    rest = RestClient(ClientConfig(endpoints=(server.url,), key_id=key.id, secret=key.secret))
     columns = {"id": "int64", "note": "string"}
     rest("POST", "tables", {"name": TABLE, "key": ["id"], "columns": columns})
     rows = [{"put": {"row": {"id": number, "note": "n" * 100}}} for number in range(ROWS)]

@@ -126,7 +126,7 @@ def wrong_secrets(attacker: Attacker) -> None:
     while attacker.running:
         guess = {"Authorization": f"Bearer {secrets.token_urlsafe(30)}"}
         attacker.raw_call(connection, "GET", "/rest/v1/topics", headers=guess)
-        known = Attacker(attacker.port, attacker.key.__class__(attacker.key.id, "guess"), 0.0)
+        known = Attacker(attacker.ports, attacker.key.__class__(attacker.key.id, "guess"), 0.0)
         attacker.raw_call(connection, "GET", "/rest/v1/topics", headers=known.authorization)
     connection.close()
 

@@ -174,7 +174,7 @@ def idempotency_keys(attacker: Attacker) -> None:
 
 
 def _puts(attacker: Attacker, topic: BenchTopic, producer: int | None) -> None:
-    client = Client(attacker.port, attacker.key)
+    client = Client(attacker.ports.http, attacker.key)
     numbers = itertools.count(1)
     while attacker.running:
         number = next(numbers)
@@ -188,14 +188,14 @@ def _puts(attacker: Attacker, topic: BenchTopic, producer: int | None) -> None:
 
 def producer_ids(attacker: Attacker) -> None:
     """Put as another idempotent producer each time."""
-    topic = Client(attacker.port, attacker.key).describe_topic(TOPIC)
+    topic = attacker.topic(TOPIC)
     starts = itertools.count(1, 1 << 32)
     attacker.together(THREADS, lambda: _puts(attacker, topic, next(starts)))
 
 
 def put_flood(attacker: Attacker) -> None:
     """Put as fast as it can."""
-    topic = Client(attacker.port, attacker.key).describe_topic(TOPIC)
+    topic = attacker.topic(TOPIC)
     attacker.together(THREADS, lambda: _puts(attacker, topic, None))
 
 
@@ -209,7 +209,7 @@ def _fetch(topic: BenchTopic, attacker: Attacker) -> bytes:
 
 def large_fetches(attacker: Attacker) -> None:
     """Fetch 10 MiB again and again and read it."""
-    request = _fetch(Client(attacker.port, attacker.key).describe_topic(BOMBS + "_large"), attacker)
+    request = _fetch(attacker.topic(BOMBS + "_large"), attacker)
 
     def fetch() -> None:
         with contextlib.suppress(OSError), attacker.connect() as connection:
@@ -223,7 +223,7 @@ def large_fetches(attacker: Attacker) -> None:
 
 def slow_readers(attacker: Attacker) -> None:
     """Fetch 10 MiB over many connections and read none of it."""
-    request = _fetch(Client(attacker.port, attacker.key).describe_topic(BOMBS + "_large"), attacker)
+    request = _fetch(attacker.topic(BOMBS + "_large"), attacker)
     with contextlib.ExitStack() as held:
         for _ in range(100):
             if not attacker.running:

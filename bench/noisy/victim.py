@@ -65,9 +65,12 @@ class Victim:
         self._puts, self._gets = Client(self.port, self.key), Client(self.port, self.key)
         self._topic = self._puts.create_topic("victim", 1)
 
-    def run(self, seconds: float) -> None:
-        """Put and get at the rate for so long; every failure is kept as text."""
-        began_s = time.monotonic()
+    def run(self, seconds: float) -> float:
+        """Put and get at the rate for so long; every failure is kept as text.
+
+        Returns: the share of the planned puts that were acknowledged in that time.
+        """
+        began_s, in_time = time.monotonic(), 0
         for number in range(int(seconds * self.rounds_per_s)):
             planned_s = began_s + number / self.rounds_per_s
             if time.monotonic() > began_s + seconds * LATE_FACTOR:
@@ -79,11 +82,13 @@ class Victim:
                 self._puts.raw_put(put_body(self._topic, 0, payload))
                 self.acknowledged.append(payload)
                 self.put_s.append(time.monotonic() - planned_s)
+                in_time += planned_s + self.put_s[-1] <= began_s + seconds
                 begin_s = time.monotonic()
                 self._read(len(self.acknowledged) - 1)
                 self.get_s.append(time.monotonic() - begin_s)
             except (OSError, RuntimeError) as error:
                 self.errors.append(repr(error))
+        return in_time / int(seconds * self.rounds_per_s)
 
     def start_over(self) -> None:
         """Forget the latencies of before, not what was put."""

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 from bench.client import ROOT, Client, Key, new_tenant
+from bench.noisy.attacker import ports_of
 from bench.noisy.attacking import ATTACKING_S, attacking
 from bench.noisy.behaviours import BEHAVIOURS, prepare, unexpected
 from bench.noisy.victim import Victim
@@ -29,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 @pytest.fixture(scope="module")
 def attacker(server: ServerProcess) -> Key:
     key = new_tenant(server.port, "mallory")
-    prepare(server.port, key)
+    prepare(server, key)
     return key
 
 
@@ -44,7 +45,7 @@ def test_a_noisy_neighbour_costs_the_victim_no_call_and_no_message(
     server: ServerProcess, attacker: Key, victim: Victim, name: str
 ) -> None:
     before = len(victim.acknowledged)
-    with attacking(name, server.port, attacker, ATTACK_S) as seen:
+    with attacking(name, ports_of(server), attacker, ATTACK_S) as seen:
         victim.run(ATTACKING_S + ATTACK_S)
         # The administrator gets an answer while it lasts, or right after it.
         rest = RestClient(ClientConfig(endpoints=(server.url,), key_id=ROOT.id, secret=ROOT.secret))

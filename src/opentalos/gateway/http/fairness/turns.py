@@ -19,7 +19,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-TURN_S: Final = 0.001  # requests may take of one pass of the loop
+TURN_S: Final = 0.0005  # requests may take of one pass of the loop; a reply needs five passes
 STARTS_A_TURN: Final = 4  # requests of one connection, of those that are answered at once
 
 _log = logging.getLogger("opentalos.http")
