@@ -237,7 +237,7 @@ class HttpConnection(RequestReading, asyncio.Protocol):
                 exchange = self._current = self._queue.popleft()
                 self._waiting = False
                 self.deadline = self._server.now + self._server.answer_timeout_s
-                self._server.dispatch(exchange)
+                self._server.dispatch(exchange, self.party)
             elif self._backlog and not self._last:
                 self._parse_backlog()
             else:

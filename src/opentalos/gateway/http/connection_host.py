@@ -48,8 +48,8 @@ class ConnectionHost(Protocol):
     traffic: Traffic
     turns: Turns
 
-    def dispatch(self, exchange: Exchange) -> None:
-        """Call the handler of the request's path."""
+    def dispatch(self, exchange: Exchange, party: str) -> None:
+        """Call the handler of the request's path, in the party's turn."""
 
     def admit(self, connection: HostedConnection) -> bool:
         """Count the connection; False if there are too many."""

@@ -129,8 +129,11 @@ class HttpServer:
             _log.exception("could not expire a connection; aborting it")
             connection.abort()
 
-    def dispatch(self, exchange: Exchange) -> None:
-        """Call the handler; if it raises, the client gets a 500 without details."""
+    def dispatch(self, exchange: Exchange, party: str) -> None:
+        """Call the handler; if it raises, the client gets a 500 without details.
+
+        Args: party: whose turn the request takes.
+        """
         turns = self.turns
         exchange.started_s = began_s = turns.clock()
         try:
@@ -144,7 +147,7 @@ class HttpServer:
             _log.exception("handler failed with an internal error", extra={"path": path})
             exchange.reply_text(500, "internal error")
         if turns.shared:
-            turns.spent(began_s)
+            turns.spent(began_s, party)
 
     def _find(self, path: bytes) -> Handler | None:
         for prefix, handler in self._prefixes:

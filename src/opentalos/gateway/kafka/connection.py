@@ -291,14 +291,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     continue
                 if self._alone:
                     break
-                if (in_turn and started == STARTS_A_TURN) or (
+                if (in_turn and started == STARTS_A_TURN and turns.turn_s == TURN_S) or (
                     turns.load_s > TURN_S and (started or not in_turn) and turns.is_full()
                 ):
                     self._await_turn()
                     break
                 began_s, started = turns.clock(), started + 1
                 has_started = self._start_next()
-                turns.spent(began_s)
+                turns.spent(began_s, self.party)
                 if not has_started:
                     break
         finally:

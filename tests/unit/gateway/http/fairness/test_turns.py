@@ -13,7 +13,13 @@ from opentalos.gateway.http.connection import (
     HttpConnection,
 )
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.http.fairness.turns import STARTS_A_TURN, TURN_S, Turns
+from opentalos.gateway.http.fairness.turns import (
+    ALONE_S,
+    ALONE_TURN_S,
+    STARTS_A_TURN,
+    TURN_S,
+    Turns,
+)
 from opentalos.gateway.http.reply_format import TEXT, head
 from opentalos.model.limits import HttpLimits
 
@@ -236,6 +242,29 @@ async def test_a_connection_that_fails_is_aborted_and_the_others_get_their_turn(
     assert statuses(transport.written) == [200]
 
 
+def test_a_party_alone_has_longer_passes_until_another_one_sends() -> None:
+    now_s = 0.0
+    turns = Turns(lambda: now_s)
+    turns.shared = True
+
+    def full_after(party: str) -> float:
+        """How long its requests take of a pass."""
+        nonlocal now_s
+        now_s += 2 * ALONE_TURN_S
+        began_s = now_s
+        while not turns.is_full():
+            now_s += TURN_S / 4
+            turns.spent(now_s - TURN_S / 4, party)
+        return now_s - began_s
+
+    assert full_after("a") == pytest.approx(TURN_S, abs=TURN_S / 2)
+    now_s += ALONE_S
+    turns.spent(now_s, "a")
+    assert full_after("a") == pytest.approx(ALONE_TURN_S, abs=TURN_S / 2)
+    turns.spent(now_s, "b")
+    assert full_after("a") == pytest.approx(TURN_S, abs=TURN_S / 2)
+
+
 def test_the_load_falls_by_the_time_between_requests() -> None:
     now_s = 0.0
     turns = Turns(lambda: now_s)
@@ -243,7 +272,7 @@ def test_the_load_falls_by_the_time_between_requests() -> None:
     for _ in range(10):
         began_s = now_s
         now_s += TURN_S
-        turns.spent(began_s)
+        turns.spent(began_s, "a")
     assert turns.is_full()
     assert turns.load_s <= 2 * TURN_S, "it does not remember more than the last pass"
     now_s += 2 * TURN_S
