@@ -11,6 +11,7 @@ from typing import cast
 
 from opentalos.gateway.http.connection_host import ConnectionHost
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.fairness.pacing import PASS_BYTES, PacedTransport
 from opentalos.gateway.http.fairness.turns import STARTS_A_TURN, TURN_S
 from opentalos.gateway.http.reply_format import CONTINUE, RETRY_AFTER, TEXT, head, stream_head
 from opentalos.gateway.http.reply_stream import ReplyStream
@@ -54,6 +55,7 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         self._write_stalled = False
         self._pumping = False
         self._awaits_turn = False
+        self._paced: PacedTransport | None = None  # from the first large reply on
 
     # --- transport callbacks -----------------------------------------------------------------
 
@@ -65,6 +67,8 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         self.peer = str(name[0]) if isinstance(name, tuple) and name else ""
         self.network = network_of(self.peer)
         self.party = f"/{self.network}"
+        if self._server.tls is not None:
+            self._pace(self._transport)
         self.private = self.secure or is_local(self.peer, transport.get_extra_info("sockname"))
         self.deadline = self._server.now + self._server.limits.request_timeout_s
         if not self._server.admit(self):
@@ -80,8 +84,10 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         self._queue.clear()
         self._backlog.clear()
         self._drop_body()
+        if self._paced is not None:
+            self._paced.lost()
         if self._write_stalled:
-            self.resume_writing()
+            self._unstall()
         self._server.forget(self)
         if self._stream is not None:
             self._stream.broken()
@@ -101,16 +107,33 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         self._last = self._half_closed = True
         if self._server.tls is not None:
             return False  # TLS knows no half-open connection
+        if self._paced is not None and self._is_idle() and self._paced.get_write_buffer_size():
+            self._close()  # once all of it is sent
+            return True
         return not self._waiting and not self._is_idle()
 
     def pause_writing(self) -> None:
+        """The loop's buffer is full."""
+        if self._paced is None:
+            self._stall()
+        else:
+            self._paced.loop_full(True)
+
+    def resume_writing(self) -> None:
+        """The loop's buffer has room again."""
+        if self._paced is None:
+            self._unstall()
+        else:
+            self._paced.loop_full(False)
+
+    def _stall(self) -> None:
         """The client does not read: no further request is started until it does."""
         self._write_stalled = True
         self._server.stalled(self, self._transport)
         if self._stream is not None:
             self._stream.stalled(True)
 
-    def resume_writing(self) -> None:
+    def _unstall(self) -> None:
         """The client caught up."""
         self._write_stalled = False
         self._server.unstalled(self)
@@ -119,6 +142,18 @@ class HttpConnection(RequestReading, asyncio.Protocol):
             self._stream.stalled(False)
         if self.alive:
             self._pump()
+
+    def _pace(self, transport: asyncio.Transport) -> None:
+        """From now on what is written is passed on in pieces."""
+        self._transport = self._paced = PacedTransport(
+            transport, self._server.turns, self.party, self._stall, self._unstall
+        )
+
+    def _for_reply(self, transport: asyncio.Transport, size: int) -> asyncio.Transport:
+        """What a reply of that size is written to."""
+        if size > PASS_BYTES and self._paced is None:
+            self._pace(transport)
+        return self._transport or transport
 
     def data_received(self, data: bytes) -> None:
         """Parse, then start the next request if none is under way."""
@@ -276,7 +311,7 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         if len(body) <= JOIN_BYTES_MAX:
             transport.write(b"".join((prefix, size, end, body)))
         else:
-            transport.writelines((prefix + size + end, body))
+            self._for_reply(transport, len(body)).writelines((prefix + size + end, body))
         self._answered(exchange)
 
     def answer_chunks(
@@ -295,6 +330,7 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         if size <= JOIN_BYTES_MAX:
             transport.write(b"".join((prefix, b"%d" % size, end, *chunks)))
         else:
+            transport = self._for_reply(transport, size)
             transport.writelines((prefix + b"%d" % size + end, *chunks))
         self._answered(exchange)
 

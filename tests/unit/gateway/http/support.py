@@ -44,6 +44,9 @@ class FakeTransport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return 1
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
     def is_closing(self) -> bool:
         return self.closed
 

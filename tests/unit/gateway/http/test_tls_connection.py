@@ -5,7 +5,9 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opentalos.gateway.http.tls_connection import PIECE_BYTES, PacedTransport, certificate_of
+from opentalos.gateway.http.fairness.pacing import PIECE_BYTES, PacedTransport
+from opentalos.gateway.http.fairness.turns import Turns
+from opentalos.gateway.http.tls_connection import certificate_of
 from opentalos.model.identity import PeerCertificate
 
 SIZES = st.sampled_from([0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES])
@@ -18,7 +20,8 @@ class Loop(asyncio.Transport):
         super().__init__()
         self.room, self.held, self.written = room, 0, bytearray()
         self.full = self.closed = self.aborted = False
-        self.paced = PacedTransport(self, self.note_paused, self.note_resumed)
+        turns = Turns(lambda: 0.0)
+        self.paced = PacedTransport(self, turns, "", self.note_paused, self.note_resumed)
         self.pauses: list[bool] = []
 
     def note_paused(self) -> None:
