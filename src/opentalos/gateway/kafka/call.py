@@ -153,10 +153,10 @@ class KafkaCall:
             )  # fmt: skip
             self.session.ends = True
             self.answer_raw([])
-        except Exception:
+        except Exception as error:
+            _log.exception("%s could not be answered", self.api.key.name, exc_info=error)
             self.session.ends = True
             self.answer_raw([])
-            raise
         else:
             self.answer_raw([raw])
 

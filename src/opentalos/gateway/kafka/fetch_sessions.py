@@ -56,6 +56,10 @@ class FetchSession:
         self.places.update(wanted)
         return self.places
 
+    def clear(self) -> None:
+        """It is refused; the client will not continue it."""
+        self.places, self.shown = {}, {}
+
     def read_last(self, keys: Iterable[Key]) -> None:
         """Those that had messages come after the others next time."""
         for key in keys:
@@ -102,9 +106,11 @@ class FetchSessions:
         self, session: FetchSession, wanted: dict[Key, Wanted], forgotten: Iterable[Key]
     ) -> dict[Key, Wanted]:
         """Apply a request to a session; what is read then. Raises: RefusedSession: too much."""
+        before = len(session.places)
         places = session.change(wanted, forgotten)
-        if len(places) > PLACES_MAX or (wanted and self._crowded(session.caller, 0)):
-            session.places, session.shown = {}, {}
+        grown = len(places) > before  # few requests do that
+        if grown and (len(places) > PLACES_MAX or self._crowded(session.caller, 0)):
+            session.clear()
             raise RefusedSession(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return places
 

@@ -1,0 +1,234 @@
+"""Requests and answers with many items: their order, their memory, and how they end."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.unit.catalog.support import ALICE
+
+from opentalos.broker.long_work import LongWork
+from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Received
+from opentalos.gateway.kafka.connection import KafkaConnection
+from opentalos.gateway.kafka.fetch_sessions import (
+    EPOCH_FIRST,
+    NO_SESSION,
+    PLACES_MAX,
+    PLACES_OF_CALLER_MAX,
+    FetchSessions,
+    RefusedSession,
+    Wanted,
+)
+from opentalos.gateway.kafka.gateway import KafkaGateway, Served, Services
+from opentalos.gateway.kafka.listener import KafkaPort
+from opentalos.model.identity import Principal
+from opentalos.model.settings.kafka import KafkaSettings
+from opentalos.wire.kafka import codec
+from opentalos.wire.kafka._generated.describe_groups_request import DescribeGroupsRequest
+from opentalos.wire.kafka._generated.describe_groups_response import (
+    DescribedGroup,
+    DescribeGroupsResponse,
+)
+from opentalos.wire.kafka.apis import SIZE, ApiKey, RequestHeader, api_of, write_request
+from opentalos.wire.kafka.spec import KafkaStruct
+
+VERSION = 5
+
+
+class Wire:
+    """The transport of a client."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+        self.closed = False
+
+    def get_extra_info(self, _name: str) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+    def writelines(self, pieces: Any) -> None:
+        self.written += pieces
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Beside:
+    """A thread that works when it is let."""
+
+    def __init__(self) -> None:
+        self.let = asyncio.Event()
+        self.let.set()
+
+    async def run(self, work: Callable[..., Any], *args: Any) -> Any:
+        await self.let.wait()
+        return work(*args)
+
+    def yield_lock(self) -> None: ...
+
+
+class Server:
+    """A gateway that answers DescribeGroups, and one connection to it."""
+
+    def __init__(self, caller: Principal = ALICE) -> None:
+        self.beside, self.names = Beside(), list[int]()
+        self.port = KafkaPort(KafkaSettings(), lambda _: asyncio.BaseProtocol())
+        broker = SimpleNamespace(work=LongWork(self.beside, 1))
+        authenticator = SimpleNamespace(anonymous=False)
+        services = SimpleNamespace(
+            broker=broker, port=self.port, authenticator=authenticator, certificates=None
+        )
+        table = {ApiKey.DESCRIBE_GROUPS: Served(self.describe, (0, VERSION))}
+        self.gateway = KafkaGateway(cast(Services, services), table)
+        self.connection, self.wire = KafkaConnection(self.port, self.gateway), Wire()
+        self.connection.connection_made(cast(asyncio.Transport, self.wire))
+        session = self.connection.session
+        session.caller, session.authenticated = caller, True
+
+    async def describe(self, _services: Services, call: KafkaCall) -> KafkaStruct:
+        self.names.append(len(call.request.groups))
+        groups = [DescribedGroup(group_id=name) for name in call.request.groups]
+        return DescribeGroupsResponse(groups=groups)
+
+    def send(self, *counts: int, cut: int = 0) -> None:
+        """Requests with so many names."""
+        for number, count in enumerate(counts):
+            names = [f"g{each}" for each in range(count)]
+            frame = bytes(
+                write_request(
+                    api_of(ApiKey.DESCRIBE_GROUPS),
+                    VERSION,
+                    DescribeGroupsRequest(groups=names),
+                    number,
+                )
+            )
+            if cut:
+                frame = struct.pack(">i", len(frame) - SIZE.size - cut) + frame[SIZE.size : -cut]
+            while frame:
+                buffer = self.connection.get_buffer(len(frame))
+                part, frame = frame[: len(buffer)], frame[len(buffer) :]
+                buffer[: len(part)] = part
+                self.connection.buffer_updated(len(part))
+
+    async def settle(self) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    @property
+    def answered(self) -> list[int]:
+        """Numbers of the requests, in the order of their answers."""
+        return [struct.unpack_from(">i", piece, SIZE.size)[0] for piece in self.wire.written]
+
+
+async def test_answers_have_the_order_of_requests_also_behind_a_long_one() -> None:
+    server = Server()
+    server.beside.let.clear()
+    server.send(1, 5_000, 1, 3_000, 2)
+    await server.settle()
+    assert server.names == [1], "what follows a long request is not read before it"
+    server.beside.let.set()
+    await server.settle()
+    assert server.names == [1, 5_000, 1, 3_000, 2]
+    assert server.answered == [0, 1, 2, 3, 4]
+    assert server.port.memory.bytes == 0
+
+
+async def test_the_items_of_a_long_request_count_as_memory_until_its_answer() -> None:
+    server = Server()
+    server.beside.let.clear()
+    server.send(5_000)
+    before = server.port.memory.bytes
+    server.beside.let.set()
+    taken = set()
+    for _ in range(50):
+        await asyncio.sleep(0)
+        taken.add(server.port.memory.bytes)
+    assert max(taken) >= before + 5_000 * 100
+    assert server.port.memory.bytes == 0
+
+
+async def test_a_connection_that_ends_while_its_request_is_read_leaves_nothing() -> None:
+    server = Server()
+    server.beside.let.clear()
+    server.send(5_000, 1)
+    await server.settle()
+    server.connection.connection_lost(None)
+    server.beside.let.set()
+    await server.settle()
+    assert server.names == []
+    assert server.port.memory.bytes == 0
+
+
+async def test_a_long_request_that_is_none_ends_its_connection() -> None:
+    server = Server()
+    server.send(1)
+    await server.settle()
+    server.send(5_000, cut=7)
+    server.send(1)
+    await server.settle()
+    assert server.names == [1]
+    assert server.wire.closed
+    assert server.port.memory.bytes == 0
+
+
+async def test_a_request_with_too_many_items_ends_its_connection() -> None:
+    server = Server()
+    server.send(codec.ITEMS_MAX + 1)
+    await server.settle()
+    assert server.wire.closed
+    assert server.names == []
+
+
+async def test_an_answer_that_is_too_large_ends_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(codec, "WRITTEN_BYTES_MAX", 10_000)
+    server = Server()
+    server.send(3_000)
+    await server.settle()
+    assert server.names == [3_000]
+    assert (server.wire.closed, server.wire.written) == (True, [])
+    assert server.port.memory.bytes == 0
+
+
+def places(count: int, first: int = 0) -> dict[Any, Wanted]:
+    return {("t", number): Wanted(0, 1) for number in range(first, first + count)}
+
+
+def client() -> ClientSession:
+    return ClientSession(peer="127.0.0.1", network="", private=True, caller=ALICE)
+
+
+def test_the_partitions_in_sessions_of_a_principal_are_bounded_together() -> None:
+    sessions, clients = FetchSessions(), [client() for _ in range(30)]
+    opened = [sessions.open(each, places(PLACES_MAX)) for each in clients]
+    assert sum(each is not None for each in opened) == PLACES_OF_CALLER_MAX // PLACES_MAX
+    small = clients[-1]
+    assert sessions.open(small, {}) is not None
+    session = sessions.find(small, len(sessions), 1)
+    assert session is not None
+    with pytest.raises(RefusedSession):
+        sessions.change(session, places(1), ())
+    assert sessions.find(small, NO_SESSION, EPOCH_FIRST) is None
+    assert len(opened[0].places if opened[0] else ()) == PLACES_MAX
+
+
+async def test_pieces_of_one_call_leave_room_for_others() -> None:
+    work, done = LongWork(None, 1), []
+    header = RequestHeader(int(ApiKey.DESCRIBE_GROUPS), VERSION, 1, None)
+    received = Received(api_of(ApiKey.DESCRIBE_GROUPS), header, None)
+    call = KafkaCall(received, client(), work, lambda call, pieces: None)
+
+    async def other() -> None:
+        done.append(len(converted))
+
+    converted: list[int] = []
+    asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(other()))
+    await call.each(range(5_000), converted.append)
+    assert len(converted) == 5_000
+    assert 0 < done[0] < 2_000
