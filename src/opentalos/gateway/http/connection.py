@@ -11,7 +11,7 @@ from typing import cast
 
 from opentalos.gateway.http.connection_host import ConnectionHost
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.http.fairness.pacing import PASS_BYTES, PacedTransport
+from opentalos.gateway.http.fairness.pacing import PASS_BYTES, PacedWriter
 from opentalos.gateway.http.fairness.turns import STARTS_A_TURN, TURN_S
 from opentalos.gateway.http.reply_format import CONTINUE, RETRY_AFTER, TEXT, head, stream_head
 from opentalos.gateway.http.reply_stream import ReplyStream
@@ -34,7 +34,7 @@ _BUSY = 503  # may be repeated
 JOIN_BYTES_MAX = 64 << 10  # larger replies go out in pieces instead of one copy
 
 
-class HttpConnection(RequestReading, asyncio.Protocol):
+class HttpConnection(RequestReading, PacedWriter, asyncio.Protocol):
     """The protocol object of one accepted connection."""
 
     certificate: PeerCertificate | None = None  # of the client, verified
@@ -55,7 +55,6 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         self._write_stalled = False
         self._pumping = False
         self._awaits_turn = False
-        self._paced: PacedTransport | None = None  # from the first large reply on
 
     # --- transport callbacks -----------------------------------------------------------------
 
@@ -68,7 +67,7 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         self.network = network_of(self.peer)
         self.party = f"/{self.network}"
         if self._server.tls is not None:
-            self._pace(self._transport)
+            self._transport = self._pace(self._transport, self._server.turns)
         self.private = self.secure or is_local(self.peer, transport.get_extra_info("sockname"))
         self.deadline = self._server.now + self._server.limits.request_timeout_s
         if not self._server.admit(self):
@@ -112,20 +111,6 @@ class HttpConnection(RequestReading, asyncio.Protocol):
             return True
         return not self._waiting and not self._is_idle()
 
-    def pause_writing(self) -> None:
-        """The loop's buffer is full."""
-        if self._paced is None:
-            self._stall()
-        else:
-            self._paced.loop_full(True)
-
-    def resume_writing(self) -> None:
-        """The loop's buffer has room again."""
-        if self._paced is None:
-            self._unstall()
-        else:
-            self._paced.loop_full(False)
-
     def _stall(self) -> None:
         """The client does not read: no further request is started until it does."""
         self._write_stalled = True
@@ -143,17 +128,11 @@ class HttpConnection(RequestReading, asyncio.Protocol):
         if self.alive:
             self._pump()
 
-    def _pace(self, transport: asyncio.Transport) -> None:
-        """From now on what is written is passed on in pieces."""
-        self._transport = self._paced = PacedTransport(
-            transport, self._server.turns, self.party, self._stall, self._unstall
-        )
-
     def _for_reply(self, transport: asyncio.Transport, size: int) -> asyncio.Transport:
         """What a reply of that size is written to."""
         if size > PASS_BYTES and self._paced is None:
-            self._pace(transport)
-        return self._transport or transport
+            self._transport = transport = self._pace(transport, self._server.turns)
+        return transport
 
     def data_received(self, data: bytes) -> None:
         """Parse, then start the next request if none is under way."""

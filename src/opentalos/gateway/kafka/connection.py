@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
+from opentalos.gateway.http.fairness.pacing import PASS_BYTES, PacedWriter
 from opentalos.gateway.http.fairness.pool import Hold
 from opentalos.gateway.http.fairness.turns import STARTS_A_TURN, TURN_S
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall
@@ -77,7 +78,7 @@ class _Pending:
         self.pieces: Pieces | None = None  # None: not answered yet
 
 
-class KafkaConnection(asyncio.BufferedProtocol):
+class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
     """The protocol object of one accepted connection."""
 
     # Of all connections: the loop reads into it and copies what came before it reads again.
@@ -135,6 +136,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Those that only read are given up, others complete; their responses are discarded."""
         self._transport = None
+        if self._paced is not None:
+            self._paced.lost()
         self.deadline_s = math.inf
         self._drop_waiting()
         self._received.clear()
@@ -162,14 +165,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._drop_waiting()
             self._refuse("its tenant has too many connections")
 
-    def pause_writing(self) -> None:
+    def eof_received(self) -> bool:
+        """Nearly all clients that end their side are gone; an answer under way is sent."""
+        if self._port.tls is None and self._paced is not None and self._unread():
+            self._close()
+            return True
+        return False
+
+    def _stall(self) -> None:
         """The client does not read: no request is started until it does."""
         self._stalled = True
         self._await_reading()
         if self._transport is not None:
             self._port.is_unread(self, self._unread())
 
-    def resume_writing(self) -> None:
+    def _unstall(self) -> None:
         """The client caught up."""
         self._stalled = False
         self._port.is_read(self)
@@ -383,6 +393,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         if out:
+            if self._paced is None and sum(map(len, out)) > PASS_BYTES:
+                self._transport = self._pace(self._transport, self._port.turns)
             self._transport.writelines(out)
             if self._stalled:
                 self._port.is_unread(self, self._unread())

@@ -10,6 +10,7 @@ from tests.unit.catalog.support import ALICE, BOB
 from tests.unit.gateway.http.support import Bench, request, statuses
 
 from opentalos.broker.long_work import LongWork
+from opentalos.gateway.http.fairness.pacing import PASS_BYTES
 from opentalos.gateway.http.fairness.turns import ALONE_TURN_S, STARTS_A_TURN, TURN_S, Turns
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall
 from opentalos.gateway.kafka.connection import PIPELINE_MAX, KafkaConnection
@@ -32,6 +33,7 @@ class Wire:
 
     def __init__(self, peer: str) -> None:
         self._peer, self.closed, self.reading = peer, False, True
+        self.sent: list[int] = []  # bytes of each write
 
     def get_extra_info(self, name: str) -> Any:
         return (self._peer, 1) if name == "peername" else None
@@ -42,7 +44,15 @@ class Wire:
     def resume_reading(self) -> None:
         self.reading = True
 
-    def writelines(self, _pieces: Any) -> None: ...
+    def write(self, data: Any) -> None:
+        self.sent.append(len(data))
+
+    def writelines(self, pieces: Any) -> None:
+        self.sent += map(len, pieces)
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+    def is_closing(self) -> bool:
+        return self.closed
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -59,7 +69,7 @@ class Port:
         self.turns = Turns(lambda: self.now_s)
         self.port = KafkaPort(KafkaSettings(), lambda _: asyncio.BaseProtocol(), None, self.turns)
         self.order: list[str] = []  # whose requests were started
-        self.answers = True
+        self.answers, self.answer = True, b""
         self._callers: dict[str, Principal] = {}
 
     def connect(self, caller: Principal = GUEST, peer: str = "192.0.2.1") -> KafkaConnection:
@@ -88,7 +98,7 @@ class Port:
         self.order.append(call.session.caller.id)
         self.now_s += self.cost_s
         if self.answers:
-            cast(Any, call).connection.answered(call, [b""])
+            cast(Any, call).connection.answered(call, [self.answer])
 
     async def all_turns(self) -> int:
         """How many passes of the loop it takes until no connection waits for its turn."""
@@ -275,6 +285,23 @@ async def test_both_ports_take_of_one_pass() -> None:
     await asyncio.sleep(0)
     assert statuses(received.written) == [200]
     await made.all_turns()
+
+
+async def test_a_large_answer_leaves_in_turns_and_whole() -> None:
+    made = Port()
+    made.answer = bytes(10 * PASS_BYTES)
+    made.connect(BOB, "192.0.2.2")
+    connection = made.connect(ALICE)
+    transport = wire(connection)
+    send(connection)
+    await asyncio.sleep(0)
+    assert 0 < sum(transport.sent) <= PASS_BYTES
+    assert made.port.unread_bytes == len(made.answer) - sum(transport.sent)
+    assert connection.eof_received(), "the loop must not close the socket"
+    assert not transport.closed
+    assert await made.all_turns() >= 9
+    assert sum(transport.sent) == len(made.answer)
+    assert transport.closed
 
 
 def test_the_ports_of_a_server_share_their_turns() -> None:

@@ -8,6 +8,7 @@ passed on counts as unsent.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -151,3 +152,37 @@ class PacedTransport(_Around):
     def can_write_eof(self) -> bool:
         """Whether the sending side may end now; over TLS never."""
         return not self._unsent and self._transport.can_write_eof()
+
+
+class PacedWriter(ABC):
+    """A connection whose large answers leave through a PacedTransport."""
+
+    _paced: PacedTransport | None = None  # from the first large answer on
+    party: str  # whose turns it takes
+
+    def pause_writing(self) -> None:
+        """The loop's buffer is full."""
+        if self._paced is None:
+            self._stall()
+        else:
+            self._paced.loop_full(True)
+
+    def resume_writing(self) -> None:
+        """The loop's buffer has room again."""
+        if self._paced is None:
+            self._unstall()
+        else:
+            self._paced.loop_full(False)
+
+    @abstractmethod
+    def _stall(self) -> None:
+        """The client does not read."""
+
+    @abstractmethod
+    def _unstall(self) -> None:
+        """It reads again."""
+
+    def _pace(self, transport: asyncio.Transport, turns: Turns) -> PacedTransport:
+        """What everything is written to from now on."""
+        self._paced = PacedTransport(transport, turns, self.party, self._stall, self._unstall)
+        return self._paced
