@@ -12,11 +12,14 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from opentalos.model.errors import ExcessivePending, Unavailable
 from opentalos.ports.offload import Offload
+
+_TENANT: ContextVar[str] = ContextVar("opentalos_works_for", default="")  # of a task
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -41,9 +44,10 @@ class Turn:
     """The right to work; valid inside ``LongWork.turn``."""
 
     def __init__(
-        self, offload: Offload | None, counters: LongWorkCounters, pieces: "_Pieces"
+        self, offload: Offload | None, counters: LongWorkCounters, pieces: "_Pieces", caller: str
     ) -> None:
         self._offload, self._counters, self._pieces = offload, counters, pieces
+        self._caller = caller
         self.job: asyncio.Task[Any] | None = None  # on a thread
 
     async def off_loop(self, work: Callable[..., T], *args: Any) -> T:
@@ -77,19 +81,30 @@ class Turn:
     async def pause(self) -> None:
         """Let the loop do other work; call it after each piece of about 1 ms."""
         self._counters.pauses += 1
-        await self._pieces.next()
+        await self._pieces.next(_TENANT.get() or self._caller)
+
+
+def work_for(tenant: str) -> None:
+    """What this task does from now on is a call of this tenant. Gateways say so: whoever pauses
+    deep below them does not know it."""
+    _TENANT.set(tenant)
 
 
 class _Pieces:
-    """Lets one piece run in each pass of the loop; the turns alternate."""
+    """Lets one piece run in each pass of the loop; tenants are served in rotation, so one with a
+    thousand calls gets as much as one with a single call."""
 
     def __init__(self) -> None:
-        self._due: deque[asyncio.Future[None]] = deque()  # at most one of each turn
+        # At most one of each call.
+        self._due: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._scheduled = False
 
-    async def next(self) -> None:
+    async def next(self, tenant: str) -> None:
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._due.append(mine)
+        due = self._due.get(tenant)
+        if due is None:
+            due = self._due[tenant] = deque()
+        due.append(mine)
         if not self._scheduled:
             self._schedule()
         await mine
@@ -101,7 +116,10 @@ class _Pieces:
     def _pass(self) -> None:
         self._scheduled = False
         while self._due:
-            first = self._due.popleft()
+            tenant, due = self._due.popitem(last=False)
+            first = due.popleft()
+            if due:
+                self._due[tenant] = due
             if not first.done():  # else it was cancelled
                 first.set_result(None)
                 break
@@ -137,7 +155,7 @@ class LongWork:
         """
         await self._take(caller, patient=patient)
         self.counters.turns += 1
-        turn = Turn(self._offload, self.counters, self._pieces)
+        turn = Turn(self._offload, self.counters, self._pieces, caller)
         try:
             yield turn
         finally:
@@ -186,7 +204,7 @@ class LongWork:
     async def pause(self) -> None:
         """Like ``Turn.pause``, for work that waits for others in between and so takes no turn."""
         self.counters.pauses += 1
-        await self._pieces.next()
+        await self._pieces.next(_TENANT.get())
 
     def free(self, work: Callable[[], object]) -> None:
         """Run a short call that frees memory on a thread, without waiting for it."""

@@ -27,7 +27,7 @@ class Slots:
 
     def take(self, caller: Principal, network: str) -> "Slot":
         """A place for one call. Raises: ExcessivePending."""
-        tenant = _tenant(caller, network)
+        tenant = tenant_of(caller, network)
         held = self._held.get(tenant, 0)
         if caller.admin:
             if self._used >= self._most:
@@ -76,7 +76,7 @@ class Slot:
             slots._free(self._tenant)
 
 
-def _tenant(caller: Principal, network: str) -> str:
+def tenant_of(caller: Principal, network: str) -> str:
     if caller.anonymous:
         return f"address {network}"  # a principal's id has no space
     return caller.organisation or caller.id

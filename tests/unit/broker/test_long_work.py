@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from opentalos.broker.long_work import SHORT_ITEMS, TURNS_MAX, LongWork
+from opentalos.broker.long_work import SHORT_ITEMS, TURNS_MAX, LongWork, work_for
 from opentalos.model.errors import ExcessivePending
 
 
@@ -209,3 +209,19 @@ async def test_a_call_cancelled_in_a_pause_does_not_hold_up_the_other() -> None:
     calls[0].cancel()
     await asyncio.wait(calls)
     assert done == TURNS_MAX - 1
+
+
+async def test_pieces_of_tenants_alternate_whatever_they_have_under_way() -> None:
+    work, order = LongWork(None, 1), list[str]()
+
+    async def call(tenant: str, pieces: int) -> None:
+        work_for(tenant)
+        for _ in range(pieces):
+            await work.pause()
+            order.append(tenant)
+
+    many = [asyncio.ensure_future(call("many", 3)) for _ in range(100)]
+    await asyncio.sleep(0)
+    await call("one", 5)
+    assert len(order) <= 2 * 5 + 1, "each has every second piece"
+    await asyncio.gather(*many)

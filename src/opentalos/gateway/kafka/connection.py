@@ -67,13 +67,14 @@ class CallStart(Protocol):
 
 class _Pending:
     """A request from its frame to its response. ``hold``: the memory that it takes; ``items``:
-    that its items take, if they are many."""
+    that its items take, if it is long."""
 
-    __slots__ = ("call", "hold", "items", "pieces")
+    __slots__ = ("call", "hold", "is_long", "items", "pieces")
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
         self.items: Hold | None = None
+        self.is_long = False
         self.call: KafkaCall | None = None
         self.pieces: Pieces | None = None  # None: not answered yet
 
@@ -101,6 +102,7 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
         self._left_unread = 0  # when the client was last seen to read
         self._stalled = self._paused = self._ending = self._starting = self._partial = False
         self._sends_soon = self._awaits_turn = False
+        self._cut_short = False  # nothing more is sent
         self._decoding: asyncio.Task[None] | None = None  # of the first request that waits
         self._counted: Principal | None = None  # for whose tenant it is counted
 
@@ -340,8 +342,11 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
                 self._refuse(str(error))
                 return False
             if pending.call is None:
+                self.deadline_s = math.inf  # it is not the client's turn
                 self._decoding = self._loop.create_task(self._decode_long(frame, pending))
                 return False
+        if pending.is_long and pending.items is None and not self._hold_items(pending):
+            return False
         overlaps = self._gateway.overlaps(pending.call)
         if self._alone or (self._under_way and not overlaps):
             return False
@@ -355,19 +360,28 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
     async def _decode_long(self, frame: memoryview, pending: _Pending) -> None:
         """Decode the first request that waits; meanwhile none is started."""
         try:
-            call = await self._gateway.decode_long(frame, self.session, self)
-            if not self._waiting or self._waiting[0][1] is not pending:
-                return  # it was dropped meanwhile
-            pending.items = self._port.memory.take(self, call.items * _ITEM_BYTES, only=False)
-            if pending.items is None:
-                raise KafkaFormatError("the requests of its tenant have too many items together")
-            pending.call = call
+            pending.call = await self._gateway.decode_long(frame, self.session, self)
+            pending.is_long = True
         except KafkaFormatError as error:
             self._drop_waiting()
             self._refuse(str(error))
+        except Exception:
+            _log.exception("a request could not be read", extra={"peer": self.session.peer})
+            self.abort()
         finally:
             self._decoding = None
         self._pump()
+
+    def _hold_items(self, pending: _Pending) -> bool:
+        """Take the memory of a request's items; False: there is none now."""
+        assert pending.call is not None
+        if not self._needs_room:  # else it waits already
+            count = pending.call.items * _ITEM_BYTES
+            pending.items = self._port.memory.take_items(self, count)
+            if pending.items is None:
+                self._needs_room = True
+                self._port.memory.wait(self)
+        return pending.items is not None
 
     def answered(self, call: KafkaCall, pieces: Pieces) -> None:
         """A call was answered. What a pass of the loop answers is sent at its end, in one write,
@@ -388,12 +402,16 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
         while under_way and under_way[0].pieces is not None:
             pending = under_way.popleft()
             self._alone = False  # if one was alone, it was this one
-            out += pending.pieces or []
+            if not self._cut_short:
+                out += pending.pieces or []
+                # Answers behind one that is left out would be taken for it.
+                self._cut_short = self.session.ends and not pending.pieces
             self._release(pending)
         if self._transport is None:
             return
         if out:
-            if self._paced is None and sum(map(len, out)) > PASS_BYTES:
+            # While the loop's buffer is full, its end would be reported to nobody.
+            if self._paced is None and not self._stalled and sum(map(len, out)) > PASS_BYTES:
                 self._transport = self._pace(self._transport, self._port.turns)
             self._transport.writelines(out)
             if self._stalled:
@@ -484,7 +502,7 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
         if not refused:
             self._give_up()
         if self._transport is not None and not (
-            self._under_way or (self._awaits_turn and self._waiting)
+            self._under_way or (self._waiting and (self._awaits_turn or self._decoding is not None))
         ):
             self._close()
 

@@ -56,10 +56,6 @@ class FetchSession:
         self.places.update(wanted)
         return self.places
 
-    def clear(self) -> None:
-        """It is refused; the client will not continue it."""
-        self.places, self.shown = {}, {}
-
     def read_last(self, keys: Iterable[Key]) -> None:
         """Those that had messages come after the others next time."""
         for key in keys:
@@ -110,7 +106,7 @@ class FetchSessions:
         places = session.change(wanted, forgotten)
         grown = len(places) > before  # few requests do that
         if grown and (len(places) > PLACES_MAX or self._crowded(session.caller, 0)):
-            session.clear()
+            session.places, session.shown = {}, {}
             raise RefusedSession(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return places
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from opentalos.broker.admin.certificate_principals import CertificatePrincipals
 from opentalos.broker.broker import Broker
+from opentalos.broker.long_work import work_for
 from opentalos.gateway.http.fairness.turns import TURN_S
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.http.tls_connection import certificate_of
@@ -41,6 +42,7 @@ from opentalos.wire.kafka.codec import (
     ITEMS_MAX,
     Cursor,
     KafkaFormatError,
+    MessageTooLarge,
     Pace,
     TooManyItems,
     give_up,
@@ -213,6 +215,7 @@ class KafkaGateway:
         task.add_done_callback(slot.free)
 
     async def _run(self, served: Served, call: KafkaCall) -> None:
+        work_for(call.session.tenant)
         try:
             if served.administrative:
                 await self._charge(call)
@@ -222,6 +225,7 @@ class KafkaGateway:
                 if response is not None:
                     call.answer(response)
         except asyncio.CancelledError:
+            call.session.ends = True  # what follows would be taken for the answer
             call.answer_raw([])
             raise
         except Exception as error:
@@ -239,7 +243,7 @@ class KafkaGateway:
         """Answer with the error where the response has a place for it, else end the connection:
         an empty answer would say that there is nothing."""
         self._services.port.failed(call.session.peer, call.api.key.name.lower(), error)
-        if not isinstance(error, TalosError):
+        if not isinstance(error, TalosError | MessageTooLarge):
             _log.exception("%s failed with an internal error", call.api.key.name, exc_info=error)
         fields = call.api.response.SPEC.fields
         if any(it.name == "error_code" and includes(it.versions, call.version) for it in fields):

@@ -44,6 +44,7 @@ class RequestMemory:
         self._unshared_bytes = min(UNSHARED_BYTES, most // (_UNSHARED * settings.connections_max))
         # Connections that wait for memory: by tenant, which take turns, and in order.
         self._short: OrderedDict[str, deque[Sender]] = OrderedDict()
+        self._lent: dict[str, Hold] = {}  # by tenant; for items of one request
 
     @property
     def bytes(self) -> int:
@@ -61,12 +62,28 @@ class RequestMemory:
         hold = Hold(pool, sender.tenant)
         return hold if hold.take(count) else None
 
+    def take_items(self, sender: Sender, count: int) -> Hold | None:
+        """Count the items of a request that is in memory; None: there is no room now.
+
+        A tenant whose requests wait for each other gets room for one beyond its share.
+        """
+        hold = Hold(self._strangers if sender.stranger else self._tenants, sender.tenant)
+        if hold.take(count):
+            return hold
+        if sender.tenant in self._lent:
+            return None
+        hold = self._lent[sender.tenant] = Hold(self._unshared, sender.tenant)
+        hold.take(count)
+        return hold
+
     def wait(self, sender: Sender) -> None:
         """``resume`` is called once there may be room."""
         self._short.setdefault(sender.tenant, deque()).append(sender)
 
     def release(self, hold: Hold) -> None:
         """Return the bytes of a request."""
+        if self._lent.get(hold.owner) is hold:
+            del self._lent[hold.owner]
         hold.end()
         if self._short:
             asyncio.get_running_loop().call_soon(self._resume_some)

@@ -10,6 +10,7 @@ import msgspec
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.figures.current import figures_of
+from opentalos.broker.long_work import work_for
 from opentalos.gateway.http.connection import JOIN_BYTES_MAX
 from opentalos.gateway.http.exchange import Exchange, abandoned
 from opentalos.gateway.http.reply_format import head
@@ -35,7 +36,7 @@ from opentalos.gateway.rest.routing.request import (
 from opentalos.gateway.rest.routing.route import JSON, Match, RouteTable, with_implied
 from opentalos.gateway.session.callers import Callers
 from opentalos.gateway.session.cookies import cookie_of
-from opentalos.gateway.slots import Slot, Slots
+from opentalos.gateway.slots import Slot, Slots, tenant_of
 from opentalos.model.errors import (
     InvalidCredential,
     PartitionNotExist,
@@ -142,6 +143,7 @@ class RestGateway:
                     await self._callers.prepare(exchange)
                     caller = self._callers.caller(exchange)
                     slot.pass_to(caller, exchange.network)
+                work_for(tenant_of(caller, exchange.network))
                 call = await self._call(exchange, caller, match)
                 await self._or_forward(exchange, partial(self._answer, call, match, request_id))
         except TalosError as error:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from opentalos.broker.long_work import LongWork
+from opentalos.broker.long_work import LongWork, work_for
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.request_scope import request_scope
-from opentalos.gateway.slots import Slots
+from opentalos.gateway.slots import Slots, tenant_of
 from opentalos.gateway.thrift_http.replies import CallForm, ReadCall, reply_no_call
 from opentalos.model.errors import ExcessivePending, OutcomeUnknown, TalosError
 from opentalos.model.identity import Principal
@@ -61,15 +61,18 @@ class CallTasks:
             self.refuse(exchange, form, error)
             return None
         exchange.late = partial(self.refuse, exchange, form)
-        task = asyncio.get_running_loop().create_task(self._guard(exchange, form, call))
+        task = asyncio.get_running_loop().create_task(
+            self._guard(exchange, form, call, tenant_of(caller, exchange.network))
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(slot.free)
         return task
 
     async def _guard(
-        self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]
+        self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None], tenant: str
     ) -> None:
+        work_for(tenant)
         with request_scope(exchange):
             try:
                 await call

@@ -1,6 +1,7 @@
 """Requests and answers with many items: their order, their memory, and how they end."""
 
 import asyncio
+import math
 import struct
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from opentalos.gateway.kafka.fetch_sessions import (
 )
 from opentalos.gateway.kafka.gateway import KafkaGateway, Served, Services
 from opentalos.gateway.kafka.listener import KafkaPort
+from opentalos.model.errors import StoreUnavailable
 from opentalos.model.identity import Principal
 from opentalos.model.settings.kafka import KafkaSettings
 from opentalos.wire.kafka import codec
@@ -42,7 +44,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.written: list[Any] = []
-        self.closed = False
+        self.closed = self.aborted = False
 
     def get_extra_info(self, _name: str) -> None: ...
     def pause_reading(self) -> None: ...
@@ -57,16 +59,21 @@ class Wire:
     def close(self) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.aborted = True
+
 
 class Beside:
     """A thread that works when it is let."""
 
     def __init__(self) -> None:
-        self.let = asyncio.Event()
+        self.let, self.stopped = asyncio.Event(), False
         self.let.set()
 
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
         await self.let.wait()
+        if self.stopped:
+            raise StoreUnavailable("the server stops")
         return work(*args)
 
     def yield_lock(self) -> None: ...
@@ -76,7 +83,7 @@ class Server:
     """A gateway that answers DescribeGroups, and one connection to it."""
 
     def __init__(self, caller: Principal = ALICE) -> None:
-        self.beside, self.names = Beside(), list[int]()
+        self.beside, self.names, self.fails_at = Beside(), list[int](), -1
         self.port = KafkaPort(KafkaSettings(), lambda _: asyncio.BaseProtocol())
         broker = SimpleNamespace(work=LongWork(self.beside, 1))
         authenticator = SimpleNamespace(anonymous=False)
@@ -91,6 +98,8 @@ class Server:
         session.caller, session.authenticated = caller, True
 
     async def describe(self, _services: Services, call: KafkaCall) -> KafkaStruct:
+        if len(self.names) == self.fails_at:
+            raise ValueError("no answer can say this")
         self.names.append(len(call.request.groups))
         groups = [DescribedGroup(group_id=name) for name in call.request.groups]
         return DescribeGroupsResponse(groups=groups)
@@ -194,6 +203,58 @@ async def test_an_answer_that_is_too_large_ends_its_connection(
     assert server.names == [3_000]
     assert (server.wire.closed, server.wire.written) == (True, [])
     assert server.port.memory.bytes == 0
+
+
+async def test_a_long_request_waits_for_memory_that_its_tenant_lacks() -> None:
+    server = Server()
+    memory = server.port.memory
+    other = KafkaConnection(server.port, server.gateway)
+    other.connection_made(cast(asyncio.Transport, Wire()))
+    other.session.caller, other.session.authenticated = ALICE, True
+    most = server.port.settings.requests_bytes_total_max
+    frames = memory.take(other, most // 2, only=False)
+    lent = memory.take_items(other, 10)
+    assert frames is not None
+    assert lent is not None
+    assert memory.take_items(other, 10) is None, "one beyond the share is lent"
+    server.send(1_000)  # which is small enough to be read whatever the share
+    await server.settle()
+    assert server.names == []
+    memory.release(lent)
+    await server.settle()
+    assert server.answered == [0]
+    memory.release(frames)
+    assert memory.bytes == 0
+
+
+async def test_a_request_that_cannot_be_read_by_a_thread_ends_its_connection() -> None:
+    server = Server()
+
+    server.beside.stopped = True
+    server.send(5_000)
+    await server.settle()
+    assert server.wire.aborted
+
+
+async def test_nothing_is_sent_behind_an_answer_that_is_left_out() -> None:
+    server = Server()
+    server.fails_at = 1
+    server.send(1, 2, 3)
+    await server.settle()
+    assert server.answered == [0]
+    assert server.wire.closed
+
+
+async def test_a_drain_waits_for_a_request_that_is_being_read() -> None:
+    server = Server()
+    server.beside.let.clear()
+    server.send(5_000)
+    await server.settle()
+    assert server.connection.deadline_s == math.inf, "it is not the client's turn"
+    server.connection.drain()
+    server.beside.let.set()
+    await server.settle()
+    assert server.answered == [0]
 
 
 def places(count: int, first: int = 0) -> dict[Any, Wanted]:

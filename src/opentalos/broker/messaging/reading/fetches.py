@@ -110,16 +110,16 @@ class FetchService:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + bounds.wait_s
         found = await self._open(caller, places)
-        pieces = self._context.work.pieces
         bytes_max = max(1, min(bounds.bytes_max, FETCH_BYTES_MAX))
         while True:
             total = sum(each.bytes for each in found)
-            async for some in pieces(found, PLACES_AT_ONCE):
-                for each in some:
-                    if each.error is None and not each.full and total < bytes_max:
-                        before = each.bytes
-                        await self._read(caller, each, total, bytes_max)
-                        total += each.bytes - before
+            for number, each in enumerate(found, 1):
+                if each.error is None and not each.full and total < bytes_max:
+                    before = each.bytes
+                    await self._read(caller, each, total, bytes_max)
+                    total += each.bytes - before
+                if number % PLACES_AT_ONCE == 0:
+                    await self._context.work.pause()
             enough = total >= min(bounds.bytes_min, bytes_max)
             if enough or loop.time() >= deadline_s or any(map(_fails_now, found)):
                 return FetchResult(found, self._charge(caller, found))
@@ -132,7 +132,10 @@ class FetchService:
         self, caller: Principal, places: Sequence[FetchPlace]
     ) -> Sequence[FetchedPlace]:
         epochs, found = self._context.epochs, list[FetchedPlace]()
-        async for some in self._context.work.pieces(places, PLACES_AT_ONCE):
+        for start in range(0, len(places), PLACES_AT_ONCE):
+            if start:
+                await self._context.work.pause()
+            some = places[start : start + PLACES_AT_ONCE]
             for uuid, epoch in {(place.topic.uuid, place.epoch) for place in some}:
                 if epoch > epochs.of(uuid):
                     await epochs.confirm(uuid, epoch)
@@ -249,15 +252,16 @@ class FetchService:
         joined: list[Arrivals] = []
         self.waiting += 1
         try:
-            async for some in self._context.work.pieces(found, PLACES_AT_ONCE):
-                for each in some:
-                    if each.full or each.log is None:
-                        continue
-                    # It may have come, or the log may have left, while others were read.
-                    if each.offsets.next != each.log.high_watermark or not each.log.served:
-                        return True
-                    each.log.arrivals.join(future)
-                    joined.append(each.log.arrivals)
+            for number, each in enumerate(found, 1):
+                if each.full or each.log is None:
+                    continue
+                # It may have come, or the log may have left, while others were read.
+                if each.offsets.next != each.log.high_watermark or not each.log.served:
+                    return True
+                each.log.arrivals.join(future)
+                joined.append(each.log.arrivals)
+                if number % PLACES_AT_ONCE == 0:
+                    await self._context.work.pause()
             async with asyncio.timeout_at(deadline_s):
                 await future
         except TimeoutError:

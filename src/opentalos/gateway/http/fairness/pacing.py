@@ -77,12 +77,25 @@ class PacedTransport(_Around):
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """One after the other."""
+        small: list[bytes | bytearray | memoryview] = []  # which are copied together
+        count = 0
         for data in list_of_data:
-            view = memoryview(data)
-            for position in range(0, len(view), PIECE_BYTES):
-                self._unsent.append(view[position : position + PIECE_BYTES])
-            self._unsent_bytes += len(view)
+            if count + len(data) > PIECE_BYTES:
+                self._queue(small, count)
+                count = 0
+            small.append(data)
+            count += len(data)
+        self._queue(small, count)
         self._send()
+
+    def _queue(self, parts: "list[bytes | bytearray | memoryview]", count: int) -> None:
+        """Queue these parts, which are small or a single one, and empty the list."""
+        if count:
+            view = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+            for position in range(0, count, PIECE_BYTES):
+                self._unsent.append(view[position : position + PIECE_BYTES])
+            self._unsent_bytes += count
+        parts.clear()
 
     def loop_full(self, full: bool) -> None:
         """The loop's buffer is full, or has room again."""

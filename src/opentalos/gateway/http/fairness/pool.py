@@ -36,25 +36,25 @@ class Pool:
 class Hold:
     """What one request takes of its pool."""
 
-    __slots__ = ("_count", "_owner", "_pool")
+    __slots__ = ("_count", "_pool", "owner")
 
     def __init__(self, pool: Pool, owner: str) -> None:
-        self._pool, self._owner, self._count = pool, owner, 0
+        self._pool, self.owner, self._count = pool, owner, 0
 
     def fits(self, count: int) -> bool:
         """Whether so many further bytes may be read."""
-        return self._pool.fits(self._owner, count, self._count)
+        return self._pool.fits(self.owner, count, self._count)
 
     def take(self, count: int) -> bool:
         """Count these bytes; False: there is no room for them now."""
         if not self.fits(count):
             return False
-        self._pool.add(self._owner, count)
+        self._pool.add(self.owner, count)
         self._count += count
         return True
 
     def end(self) -> None:
         """Return everything."""
         if self._count:
-            self._pool.add(self._owner, -self._count)
+            self._pool.add(self.owner, -self._count)
             self._count = 0

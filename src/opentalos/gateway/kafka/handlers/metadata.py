@@ -1,11 +1,12 @@
 """Metadata and DescribeTopicPartitions: topics, their partitions, and which server leads each."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import merge
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 from opentalos.broker.cluster.kafka_nodes import Leaders
+from opentalos.broker.cluster.ownership import NO_EPOCH
 from opentalos.broker.values import NewTopic, Topic
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.errors import code_of
@@ -34,10 +35,8 @@ from opentalos.wire.kafka._generated.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from opentalos.wire.kafka.codec import EncodedItems, encode
+from opentalos.wire.kafka.codec import WRITTEN_BYTES_MAX, EncodedItems, MessageTooLarge, encode
 from opentalos.wire.kafka.errors import ErrorCode
-
-T = TypeVar("T")
 
 UNKNOWN_LEADER = -1
 IDS_FROM = 12  # of Metadata: from this version on topics may be named by their ids
@@ -103,6 +102,13 @@ async def _refused(call: KafkaCall, wanted: Sequence[MetadataRequestTopic]) -> M
     return MetadataResponse(brokers=[], topics=await call.each(wanted, refused))
 
 
+class _Listed(NamedTuple):
+    """A topic, and where its partitions are."""
+
+    topic: MetadataResponseTopic
+    leaders: Leaders = Leaders(NO_EPOCH, ())
+
+
 class _Topics:
     """Topics of an answer, encoded in pieces: there may be very many partitions."""
 
@@ -114,34 +120,37 @@ class _Topics:
         """All of them."""
         return EncodedItems(self._count, self._out)
 
-    async def add(self, topic: MetadataResponseTopic) -> None:
-        """Append a topic."""
-        partitions, out, version = topic.partitions, bytearray(), self._call.version
-        for start in range(0, max(1, len(partitions)), PIECE):
-            piece = partitions[start : start + PIECE]
+    async def add(self, listed: _Listed) -> None:
+        """Append a topic. Raises: MessageTooLarge."""
+        topic, leaders = listed
+        out, version, count = bytearray(), self._call.version, len(leaders.numbers)
+        for start in range(0, max(1, count), PIECE):
+            piece = range(start, min(start + PIECE, count))
             await self._call.piece(_COST * (1 + len(piece)))
-            for partition in piece:
-                encode(partition, version, out)
-        topic.partitions = cast(Any, EncodedItems(len(partitions), out))
+            for number in piece:
+                encode(_partition(number, leaders.numbers[number], leaders.epoch), version, out)
+        topic.partitions = cast(Any, EncodedItems(count, out))
         encode(topic, version, self._out)
         self._count += 1
+        if len(self._out) > WRITTEN_BYTES_MAX:
+            raise MessageTooLarge(f"more than {WRITTEN_BYTES_MAX} bytes")
 
 
-def _listed(services: Services, call: KafkaCall, topic: Topic) -> MetadataResponseTopic:
+def _listed(services: Services, call: KafkaCall, topic: Topic) -> _Listed:
     return _described(services, call, topic, name_of(services, call.caller, topic))
 
 
-def _by_id(services: Services, call: KafkaCall, topic_id: bytes) -> MetadataResponseTopic:
+def _by_id(services: Services, call: KafkaCall, topic_id: bytes) -> _Listed:
     overview = services.broker.overview
     try:
         topic = overview.usable_topic_of_uuid(call.caller, topic_id.hex())
     except TopicNotExist:
         code = int(ErrorCode.UNKNOWN_TOPIC_ID)
-        return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id)
+        return _Listed(MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id))
     return _listed(services, call, topic)
 
 
-async def _by_name(services: Services, call: KafkaCall, name: str) -> MetadataResponseTopic:
+async def _by_name(services: Services, call: KafkaCall, name: str) -> _Listed:
     """Under the name that the client knows."""
     try:
         topic = await _found(services, call.caller, name)
@@ -179,26 +188,19 @@ async def _made(services: Services, caller: Principal, name: str) -> Topic:
     return await services.broker.topics.create_topic(caller, new)
 
 
-def _missing(name: str, code: ErrorCode) -> MetadataResponseTopic:
-    return MetadataResponseTopic(error_code=int(code), name=name, topic_id=NO_ID)
+def _missing(name: str, code: ErrorCode) -> _Listed:
+    return _Listed(MetadataResponseTopic(error_code=int(code), name=name, topic_id=NO_ID))
 
 
-def _described(
-    services: Services, call: KafkaCall, topic: Topic, name: str
-) -> MetadataResponseTopic:
-    leaders = services.broker.kafka_nodes.leaders(topic.uuid, topic.partitions)
+def _described(services: Services, call: KafkaCall, topic: Topic, name: str) -> _Listed:
     described = MetadataResponseTopic(
         name=name,
         topic_id=id_of(topic),
         is_internal=is_internal(topic),
-        partitions=[
-            _partition(number, leader, leaders.epoch)
-            for number, leader in enumerate(leaders.numbers)
-        ],
     )
     if call.request.include_topic_authorized_operations:
         described.topic_authorized_operations = _operations(services, call.caller, topic)
-    return described
+    return _Listed(described, services.broker.kafka_nodes.leaders(topic.uuid, topic.partitions))
 
 
 def _partition(number: int, leader: int, epoch: int) -> MetadataResponsePartition:
@@ -241,13 +243,18 @@ async def describe_partitions(
     caller, left = call.caller, min(PARTITIONS_MAX, max(1, request.response_partition_limit))
     response = DescribeTopicPartitionsResponse(topics=[])
     cursor = request.cursor
-    async for name, topic in _wanted(services, call):
-        if cursor is not None and name < cursor.topic_name:
+    known = None if request.topics else await _usable_by_name(services, call)
+    before = None
+    for name in await _in_order(call, known or [item.name for item in request.topics]):
+        await call.piece(_COST)
+        if name == before or (cursor is not None and name < cursor.topic_name):
             continue
+        before = name
         first = cursor.partition_index if cursor and name == cursor.topic_name else 0
         if not left:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
+        topic = known[name] if known is not None else await _by_any_name(services, caller, name)
         if topic is None:
             code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name))
@@ -270,42 +277,28 @@ async def describe_partitions(
     return response
 
 
-async def _wanted(services: Services, call: KafkaCall) -> AsyncIterator[tuple[str, Topic | None]]:
-    """The topics in the order of their names; all that are usable if no names are given."""
-    names = [item.name for item in call.request.topics]
-    if not names:
-        usable = await services.broker.overview.usable_topics(call.caller)
-        shown = await call.each(
-            usable, lambda topic: (name_of(services, call.caller, topic), topic)
-        )
-        async for name, topic in _in_order(call, shown):
-            yield name, topic
-        return
-    before = None
-    async for name in _in_order(call, names):
-        if name == before:
-            continue
-        before = name
-        try:
-            yield name, await _found(services, call.caller, name)
-        except TalosError:
-            yield name, None
+async def _usable_by_name(services: Services, call: KafkaCall) -> Mapping[str, Topic]:
+    usable = await services.broker.overview.usable_topics(call.caller)
+    return dict(
+        await call.each(usable, lambda topic: (name_of(services, call.caller, topic), topic))
+    )
 
 
-async def _in_order(call: KafkaCall, items: Sequence[T]) -> AsyncIterator[T]:
+async def _by_any_name(services: Services, caller: Principal, name: str) -> Topic | None:
+    """None: there is none that the caller may use."""
+    try:
+        return await _found(services, caller, name)
+    except TalosError:
+        return None
+
+
+async def _in_order(call: KafkaCall, names: Iterable[str]) -> Iterator[str]:
     """Sorted in pieces: mostly, only some of the first are needed."""
-    runs: list[list[T]] = []
-    for start in range(0, len(items), _SORTED_AT_ONCE):
+    whole, runs = list(names), list[list[str]]()
+    for start in range(0, len(whole), _SORTED_AT_ONCE):
         await call.piece(_SORTED_AT_ONCE // 4)
-        runs.append(sorted(items[start : start + _SORTED_AT_ONCE], key=_name))
-    for item in merge(*runs, key=_name):
-        await call.piece(_COST)
-        yield item
-
-
-def _name(item: Any) -> str:
-    name: str = item[0] if isinstance(item, tuple) else item
-    return name
+        runs.append(sorted(whole[start : start + _SORTED_AT_ONCE]))
+    return merge(*runs)
 
 
 def _partition_of(leaders: Leaders, number: int) -> DescribeTopicPartitionsResponsePartition:

@@ -6,7 +6,8 @@ from tests.unit.gateway.http.support import Bench, FakeTransport, request, statu
 
 from opentalos.gateway.http.connection import HttpConnection
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.http.fairness.pacing import PASS_BYTES, PIECE_BYTES
+from opentalos.gateway.http.fairness.pacing import PASS_BYTES, PIECE_BYTES, PacedTransport
+from opentalos.gateway.http.fairness.turns import Turns
 from opentalos.gateway.http.reply_format import TEXT, head
 from opentalos.model.limits import HttpLimits
 
@@ -51,6 +52,22 @@ async def test_a_pass_has_a_part_of_a_large_reply_and_all_of_it_leaves() -> None
         most = max(after - before for before, after in zip([0, *sizes], sizes, strict=False))
         assert most <= PASS_BYTES + PIECE_BYTES
         assert body_of(transport) == BODY
+
+
+async def test_many_small_parts_are_passed_on_together() -> None:
+    passed: list[bytes] = []
+
+    class Counted(FakeTransport):
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            passed.append(bytes(data))
+
+    def nothing() -> None: ...
+
+    paced = PacedTransport(Counted(), Turns(lambda: 0.0), "a", nothing, nothing)
+    parts = [bytes([number % 251]) * 100 for number in range(10_000)]
+    paced.writelines(parts)
+    assert b"".join(passed) == b"".join(parts)
+    assert len(passed) <= 2 + 1_000_000 // PIECE_BYTES
 
 
 async def test_another_request_is_answered_between_the_parts() -> None:

@@ -3,7 +3,7 @@
 Source: Apache Kafka 4.3, protocol guide; KIP-848.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -88,17 +88,18 @@ async def heartbeat(services: Services, call: KafkaCall) -> ConsumerGroupHeartbe
         else Assignment(
             topic_partitions=[
                 TopicPartitions(topic_id=bytes.fromhex(uuid), partitions=partitions)
-                for uuid, partitions in _by_topic(found.assignment)
+                for uuid, partitions in await _by_topic(call, found.assignment)
             ]
         ),
     )
 
 
-def _by_topic(parts: Iterable[TopicPart]) -> Iterable[tuple[str, list[int]]]:
+async def _by_topic(call: KafkaCall, parts: Parts) -> Sequence[tuple[str, list[int]]]:
     found: dict[str, list[int]] = {}
-    for uuid, partition in sorted(parts):
+    for uuid, partition in parts:
+        await call.piece()
         found.setdefault(uuid, []).append(partition)
-    return found.items()
+    return [(uuid, sorted(found[uuid])) for uuid in sorted(found)]
 
 
 async def describe(services: Services, call: KafkaCall) -> described.ConsumerGroupDescribeResponse:
@@ -133,7 +134,7 @@ async def _described(
     members = []
     for name, member in list(machine.members.items()):
         assigned, target = member.assigned, machine.target.get(name, frozenset())
-        await call.piece(1 + len(assigned) + len(target) + len(member.names))
+        await call.piece(1 + len(member.names))
         members.append(
             described.Member(
                 member_id=name,
@@ -144,8 +145,8 @@ async def _described(
                 client_host=member.host,
                 subscribed_topic_names=list(member.names),
                 subscribed_topic_regex=member.regex,
-                assignment=_assignment(services, call, hosted, assigned),
-                target_assignment=_assignment(services, call, hosted, target),
+                assignment=await _assignment(services, call, hosted, assigned),
+                target_assignment=await _assignment(services, call, hosted, target),
                 member_type=_CONSUMER_MEMBER,
             )
         )
@@ -159,7 +160,7 @@ async def _described(
     )
 
 
-def _assignment(
+async def _assignment(
     services: Services, call: KafkaCall, hosted: HostedConsumerGroup, parts: Parts
 ) -> described.Assignment:
     listed = [
@@ -168,7 +169,7 @@ def _assignment(
             topic_name=name_of(services, call.caller, hosted.topics[uuid]),
             partitions=partitions,
         )
-        for uuid, partitions in _by_topic(parts)
+        for uuid, partitions in await _by_topic(call, parts)
         if uuid in hosted.topics
     ]
     return described.Assignment(topic_partitions=listed)
