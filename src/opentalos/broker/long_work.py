@@ -9,8 +9,9 @@ thread.
 """
 
 import asyncio
+import itertools
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -164,14 +165,26 @@ class LongWork:
             else:
                 self._give()
 
-    async def each(self, caller: str, items: Sequence[S], convert: Callable[[S], T]) -> list[T]:
-        """Convert items one by one; many of them in pieces."""
-        if len(items) <= SHORT_ITEMS:
-            return [convert(item) for item in items]
+    async def each(
+        self,
+        caller: str,
+        items: Sequence[S],
+        convert: Callable[[S], T],
+        *,
+        weight: Callable[[S], int] | None = None,
+    ) -> list[T]:
+        """Convert items one by one; many of them in pieces.
+
+        Args: weight: as how many items one counts, such as its number of columns; None: as one.
+        """
+        pieces = _pieces_of(items, weight)
+        first = next(pieces, ())
+        if len(first) == len(items):
+            return [convert(item) for item in first]
         converted: list[T] = []
         async with self.turn(caller, patient=True) as turn:
-            for start in range(0, len(items), SHORT_ITEMS):
-                converted += [convert(item) for item in items[start : start + SHORT_ITEMS]]
+            for piece in itertools.chain((first,), pieces):
+                converted += [convert(item) for item in piece]
                 await turn.pause()
         return converted
 
@@ -260,6 +273,23 @@ class LongWork:
         if not job.cancelled():
             job.exception()  # its caller is gone
         self._give()
+
+
+def _pieces_of(items: Sequence[S], weight: Callable[[S], int] | None) -> Iterator[Sequence[S]]:
+    """Runs of items that weigh ``SHORT_ITEMS`` together, or one item that weighs more."""
+    if weight is None:
+        for start in range(0, len(items), SHORT_ITEMS):
+            yield items[start : start + SHORT_ITEMS]
+        return
+    start = total = 0
+    for index, item in enumerate(items):
+        weighs = max(1, weight(item))
+        if index > start and total + weighs > SHORT_ITEMS:
+            yield items[start:index]
+            start, total = index, 0
+        total += weighs
+    if start < len(items):
+        yield items[start:]
 
 
 async def _run(offload: Offload, work: Callable[..., T], args: tuple[Any, ...]) -> T:

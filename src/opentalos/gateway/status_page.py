@@ -122,7 +122,7 @@ class StatusPage:
                 cluster = await self._broker.cluster.status(caller)
             except PermissionDenied:
                 cluster = None
-        tables = self._broker.table_admin.list(caller, visible=True)
+        tables = await self._broker.table_admin.list(caller, visible=True)
         server = self._broker.context.config.server
         page = render(server, caller.id, topics, more, cluster, tables)
         # The form is the only part that is not the same for all sessions of a principal.

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from opentalos.group.group_rows import GroupRows
+from opentalos.group.group_rows import PIECE_ROWS, GroupRows
 from opentalos.group.row_format import (
     SEPARATOR,
     GroupKey,
@@ -43,7 +43,7 @@ _LOG = logging.getLogger("opentalos.group")
 T = TypeVar("T")
 READS_MAX = 3  # of a group whose rows other servers change meanwhile
 CLEAR_PASSES_MAX = 5  # over the rows of a deleted group; two remove all unless others write
-REMOVE_PASSES_MAX = 1_000  # pages of rows of one deleted topic
+REMOVE_PASSES_MAX = 20_000  # pages of rows of one deleted topic
 
 
 class GroupUser(NamedTuple):
@@ -221,7 +221,9 @@ class GroupDirectory:
                 return None
             rows = await self.rows.of_group(group.key)
             if self._is_current(group, _own(rows)):
-                self._see(group, rows)
+                await self._see(group, rows)
+                if group.forgotten:
+                    continue
                 return group
         raise StoreUnavailable(f"consumer group {user.key.group} changes too often")
 
@@ -241,7 +243,7 @@ class GroupDirectory:
                 return None
             own, row = await self.rows.of_partition(group.key, partition)
             if self._is_current(group, own):
-                self._see(group, [row] if row else [])
+                await self._see(group, [row] if row else [])
                 return PartitionRow.decode(row.cells) if row else PartitionRow()
         raise StoreUnavailable(f"consumer group {user.key.group} changes too often")
 
@@ -381,9 +383,11 @@ class GroupDirectory:
             return False
         return True
 
-    def _see(self, group: GroupState, rows: Sequence[Row]) -> None:
+    async def _see(self, group: GroupState, rows: Sequence[Row]) -> None:
         lease_until_s = _now() + self._lease_s
-        for row in rows:
+        for count, row in enumerate(rows, 1):
+            if count % PIECE_ROWS == 0:
+                await asyncio.sleep(0)
             partition = parse_row_key(row.key)[1]
             if partition is None:
                 continue
@@ -427,15 +431,17 @@ class GroupDirectory:
         me = asyncio.current_task()
         try:
             rows = await self.rows.of_group(key)
-            if self._loading.get(key) is not me:
-                raise PartitionNotServing(f"consumer group {key.group} has just moved")
             own = _own(rows)
             if own is None or GroupRow.decode(own.cells).deleting:
                 return None
             group = GroupState.empty(key, _now())
             lease_until_s = self._found_lease_until_s(GroupRow.decode(own.cells))
-            for row in rows:
+            for count, row in enumerate(rows, 1):
                 group.load_row(parse_row_key(row.key)[1], row, lease_until_s)
+                if count % PIECE_ROWS == 0:
+                    await asyncio.sleep(0)
+            if self._loading.get(key) is not me:
+                raise PartitionNotServing(f"consumer group {key.group} has just moved")
             self._topics.setdefault(key.topic_uuid, {})[key.group] = group
             return group
         finally:

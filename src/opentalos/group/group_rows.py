@@ -1,8 +1,9 @@
 """GroupRows: reads the stored rows of consumer groups, whichever server coordinates them."""
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from opentalos.group.row_format import (
     GROUP_ROW_END,
@@ -20,6 +21,9 @@ from opentalos.group.row_format import (
 from opentalos.ports.row_store import Row, RowStore
 
 _LOG = logging.getLogger("opentalos.group")
+T = TypeVar("T")
+PIECE_ROWS = 256  # converted without a pass of the loop, in less than 1 ms
+REMOVED_AT_ONCE = 64  # rows of a deleted topic, each by a task
 SCAN_ROWS_MAX = 1_000  # of one page
 FIRST_ROWS = 256  # of the first page where only groups are looked for
 TOPIC_PAGES_MAX = 20  # read to know which topics have groups
@@ -32,6 +36,16 @@ class FoundCheckpoint(NamedTuple):
     key: GroupKey
     partition: int
     offset: int
+
+
+async def _converted(rows: Collection[Row], convert: Callable[[Row], T]) -> list[T]:
+    """Rows converted in pieces, between which the loop does other work."""
+    found: list[T] = []
+    for count, row in enumerate(rows, 1):
+        found.append(convert(row))
+        if count % PIECE_ROWS == 0:
+            await asyncio.sleep(0)
+    return found
 
 
 class GroupRows:
@@ -50,9 +64,9 @@ class GroupRows:
         return [row async for page in self._pages(start, stop) for row in page]
 
     async def of_topic(self, topic_uuid: str) -> Sequence[Row]:
-        """The first rows of a topic's groups, at most a page."""
+        """The first rows of a topic's groups, at most ``REMOVED_AT_ONCE``."""
         start, stop = topic_range(topic_uuid)
-        return await self._rows.scan(TABLE, start, stop, limit=SCAN_ROWS_MAX)
+        return await self._rows.scan(TABLE, start, stop, limit=REMOVED_AT_ONCE)
 
     async def read_to(self, topic_uuid: str) -> Mapping[int, int]:
         """By partition, the first offset that no group of the topic has read."""
@@ -75,12 +89,14 @@ class GroupRows:
     async def partitions(self, keys: Sequence[GroupKey], tenant: str) -> Mapping[int, PartitionRow]:
         """The partition rows of the first of the groups that is the tenant's, by partition."""
         rows = await self._of_tenant(keys, tenant)
-        return {partition: PartitionRow.decode(row.cells) for partition, row in rows.items()}
+        found = await _converted(rows.values(), lambda row: PartitionRow.decode(row.cells))
+        return dict(zip(rows, found, strict=True))
 
     async def checkpoints_of(self, keys: Sequence[GroupKey], tenant: str) -> Mapping[int, int]:
         """Like ``partitions``, but only their checkpoints."""
         rows = await self._of_tenant(keys, tenant)
-        return {partition: checkpoint_of(row.cells) for partition, row in rows.items()}
+        found = await _converted(rows.values(), lambda row: checkpoint_of(row.cells))
+        return dict(zip(rows, found, strict=True))
 
     async def _of_tenant(self, keys: Sequence[GroupKey], tenant: str) -> Mapping[int, Row]:
         for key in keys:
@@ -88,11 +104,9 @@ class GroupRows:
             if not rows or parse_row_key(rows[0].key)[1] is not None:
                 continue  # a group's own row comes first
             if GroupRow.decode(rows[0].cells).tenant == tenant:
-                return {
-                    partition: row
-                    for row in rows[1:]
-                    if (partition := parse_row_key(row.key)[1]) is not None
-                }
+                parsed = await _converted(rows[1:], lambda row: parse_row_key(row.key)[1])
+                found = zip(parsed, rows[1:], strict=True)
+                return {partition: row for partition, row in found if partition is not None}
         return {}
 
     async def groups(self, topic_uuid: str) -> Mapping[str, GroupRow]:

@@ -90,6 +90,7 @@ INSTANCE_BYTES = 8
 JOURNAL_LANES = 64
 DIRECT_BYTES_MIN = 64 << 10  # see ``Sizes``
 WRITE_OUT_BYTES = 256 << 10
+DELETED_AT_ONCE = 64  # partitions of a topic
 LOADS_AT_ONCE = 64  # manifests, when all that are held are compared
 DAMAGED_SHOWN_MAX = 20  # partitions that figures name
 
@@ -324,13 +325,18 @@ class LogStore:
         names = await self._context.manifests.meta.children(f"{ROOT}/{topic_uuid}")
         numbers = {*range(partitions), *(int(name) for name in names if name.isdecimal())}
         writers = []
-        for number in sorted(numbers):
+        for index, number in enumerate(sorted(numbers), 1):
+            if index % DELETED_AT_ONCE == 0:
+                await asyncio.sleep(0)
             writer = self.upkeep.log_of(settings, PartitionKey(topic_uuid, number)).writer
             writer.begin_deletion()
             writers.append(writer)
-        results = await asyncio.gather(
-            *(writer.run(partial(delete, writer)) for writer in writers), return_exceptions=True
-        )
+        results: list[object] = []
+        for start in range(0, len(writers), DELETED_AT_ONCE):
+            part = writers[start : start + DELETED_AT_ONCE]
+            results += await asyncio.gather(
+                *(writer.run(partial(delete, writer)) for writer in part), return_exceptions=True
+            )
         for result in results:
             if isinstance(result, BaseException):
                 raise result

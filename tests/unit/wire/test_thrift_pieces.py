@@ -29,7 +29,7 @@ from opentalos.wire.thrift import (
 )
 from opentalos.wire.thrift.block_extras import Extras, encode_extras
 from opentalos.wire.thrift.json_format import _read_text
-from opentalos.wire.thrift.message import SHORT_VALUES
+from opentalos.wire.thrift.message import SHORT_REPLY_VALUES
 from opentalos.wire.thrift.output import APART_BYTES
 from opentalos.wire.thrift.reader import CALL_TEXT_BYTES_MAX, PIECE_BYTES, Cursor
 
@@ -256,7 +256,7 @@ def test_a_large_reply_is_encoded_in_pieces_and_is_the_same(
     assert body == encode_reply(protocol, method, 7, result)
     assert decode_reply(protocol, method, body).result == result
     values = {"scan": 1_000 * 3 * 20, "times": 20_000}[name]
-    assert len(pauses) >= (values - SHORT_VALUES) // output.PIECE_VALUES
+    assert len(pauses) >= (values - SHORT_REPLY_VALUES) // output.PIECE_VALUES
     with pytest.raises(LongMessage):
         encode_short_reply(protocol, method, 7, result)
 

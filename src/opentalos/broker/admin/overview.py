@@ -60,6 +60,23 @@ class TopicOverview(NamedTuple):
     lags: Mapping[str, int | None] | None
 
 
+async def visible_in_pieces(
+    context: BrokerContext, caller: Principal, permission: Permission
+) -> list[Topic]:
+    """Topics on which the caller has a permission, by name; there may be very many others."""
+    topics, bits = of_tenants(context.topics.all()), int(permission)
+    found: list[Topic] = []
+    for start in range(0, len(topics), SHORT_ITEMS):
+        if start:
+            await context.work.pause()
+        found += [
+            topic
+            for topic in topics[start : start + SHORT_ITEMS]
+            if permissions_of(caller, topic) & bits
+        ]
+    return sorted(found, key=attrgetter("name", "owner"))
+
+
 class OverviewService:
     """Combines the results of other use cases."""
 
@@ -78,18 +95,15 @@ class OverviewService:
             for topic in of_tenants(self._context.topics.all())
             if permissions_of(caller, topic) & bits
         ]
-        return sorted(found, key=lambda topic: (topic.name, topic.owner))
+        return sorted(found, key=attrgetter("name", "owner"))
+
+    async def listed_topics(self, caller: Principal) -> Sequence[Topic]:
+        """Like ``visible_topics``, in pieces."""
+        return await visible_in_pieces(self._context, caller, Permission.DESCRIBE_TOPIC)
 
     async def usable_topics(self, caller: Principal) -> Sequence[Topic]:
         """Every topic on which the caller has any permission, by name."""
-        found: list[Topic] = []
-        topics, work = of_tenants(self._context.topics.all()), self._context.work
-        for start in range(0, len(topics), SHORT_ITEMS):
-            if start:
-                await work.pause()
-            some = topics[start : start + SHORT_ITEMS]
-            found += [topic for topic in some if permissions_of(caller, topic)]
-        return sorted(found, key=attrgetter("name", "owner"))
+        return await visible_in_pieces(self._context, caller, Permission.ADMIN)
 
     def permissions(self, caller: Principal, topic: Topic) -> Permission:
         """What the caller may do with a topic."""
@@ -112,7 +126,7 @@ class OverviewService:
 
     async def overview(self, caller: Principal) -> tuple[Sequence[TopicOverview], int]:
         """The first topics that the caller may see, and how many more there are."""
-        topics = self.visible_topics(caller)
+        topics = await self.listed_topics(caller)
         found = await self.overview_of(caller, topics[:TOPICS_MAX])
         return found, max(0, len(topics) - TOPICS_MAX)
 

@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from opentalos.broker.admin.overview import visible_in_pieces
 from opentalos.broker.audit.trail import audited
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.values import Topic, TopicGroup
-from opentalos.catalog.access.authorize import permissions_of
 from opentalos.catalog.topics.groups import TopicGroupCatalog
 from opentalos.catalog.topics.pattern import topic_pattern
-from opentalos.catalog.topics.topics import of_tenants
 from opentalos.model.identity import Permission, Principal
 
 NAMES_PER_TURN = 4  # a pattern may take 2 ms per name; other requests get their turn in between
@@ -83,12 +82,7 @@ class TopicGroupService:
     async def _matching(
         self, caller: Principal, action: Permission, matches: Callable[[str], bool]
     ) -> Sequence[Topic]:
-        bits = int(action)
-        visible = [
-            topic
-            for topic in of_tenants(self._context.topics.all())
-            if permissions_of(caller, topic) & bits
-        ]
+        visible = await visible_in_pieces(self._context, caller, action)
         found: list[Topic] = []
         for index, topic in enumerate(visible):
             if index % NAMES_PER_TURN == NAMES_PER_TURN - 1:

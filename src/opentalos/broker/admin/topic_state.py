@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from operator import attrgetter
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.peer_rpc.remote_logs import PartitionFacts, Question, RemoteLogs, Wanted
@@ -13,6 +14,7 @@ from opentalos.log.results import PartitionStats
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Permission, Principal
 
+DESCRIBED_AT_ONCE = 64  # topics
 LIST_PARTITIONS_MAX = 1_000  # above it a list of descriptions has no partition states
 
 
@@ -34,7 +36,7 @@ class TopicReader:
         if caller.role or caller.limits is not None:
             bits = int(Permission.DESCRIBE_TOPIC)
             owned = [topic for topic in owned if permissions_of(caller, topic) & bits]
-        return sorted(owned, key=lambda topic: (topic.name, topic.owner))
+        return sorted(owned, key=attrgetter("name", "owner"))
 
     async def describe(
         self, caller: Principal, topic: Topic, partitions: range | None = None
@@ -58,9 +60,18 @@ class TopicReader:
         self, caller: Principal, topics: Sequence[Topic]
     ) -> Sequence[TopicDescription]:
         """Descriptions of many topics; partition states only if they are not too many."""
-        if sum(topic.consumer_partitions for topic in topics) > LIST_PARTITIONS_MAX:
-            return [self._description(caller, topic, []) for topic in topics]
-        return await asyncio.gather(*(self.describe(caller, topic) for topic in topics))
+        if sum([topic.consumer_partitions for topic in topics]) > LIST_PARTITIONS_MAX:
+            return await self._context.work.each(
+                caller.id,
+                topics,
+                lambda topic: self._description(caller, topic, []),
+                weight=lambda topic: 10 + len(topic.acl),
+            )
+        found: list[TopicDescription] = []
+        for start in range(0, len(topics), DESCRIBED_AT_ONCE):
+            part = topics[start : start + DESCRIBED_AT_ONCE]
+            found += await asyncio.gather(*(self.describe(caller, topic) for topic in part))
+        return found
 
     def _description(
         self, caller: Principal, topic: Topic, states: list[PartitionState]

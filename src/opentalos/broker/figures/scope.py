@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from opentalos.broker.admin.overview import visible_in_pieces
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.figures.metrics import By, Metric
 from opentalos.broker.figures.plan import LAST_HOUR, Times
@@ -13,17 +14,15 @@ from opentalos.broker.groups.group_names import (
     viewer_of,
     visible_groups,
 )
-from opentalos.catalog.access.authorize import permissions_of
+from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.catalog.access.roles import may_administer
 from opentalos.catalog.topics.topic import Topic
-from opentalos.catalog.topics.topics import of_tenants
 from opentalos.group.group_rows import GroupRows
 from opentalos.group.row_format import SEPARATOR
 from opentalos.model.errors import BadRequest, ConsumerGroupNotExist, InvalidName, TopicNotExist
 from opentalos.model.identity import Permission, Principal
 
 READ_METRICS = "read metrics"  # of catalog/access/roles.py
-_DESCRIBE = int(Permission.DESCRIBE_TOPIC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +70,14 @@ class ScopeReader:
             return await self._of_topic(caller, request)
         if may_administer(caller, READ_METRICS):
             return Scope(None)
-        topics = [
-            topic
-            for topic in of_tenants(self._context.topics.all())
-            if permissions_of(caller, topic) & _DESCRIBE
-        ]
-        shared = frozenset(topic.uuid for topic in topics if not may_manage(caller, topic))
-        return Scope(frozenset(topic.uuid for topic in topics), shared, caller.owner_id)
+        topics = await visible_in_pieces(self._context, caller, Permission.DESCRIBE_TOPIC)
+        shared: set[str] = set()
+        for start in range(0, len(topics), SHORT_ITEMS):
+            part = topics[start : start + SHORT_ITEMS]
+            shared.update([topic.uuid for topic in part if not may_manage(caller, topic)])
+            await self._context.work.pause()
+        uuids = frozenset([topic.uuid for topic in topics])
+        return Scope(uuids, frozenset(shared), caller.owner_id)
 
     async def _of_topic(self, caller: Principal, request: SeriesRequest) -> Scope:
         try:

@@ -81,7 +81,10 @@ class MetricService:
     async def _ranges(self, topic: Topic) -> Sequence[OffsetRange | None]:
         """By partition; None: it is damaged, so its end is not known. Raises: Unavailable."""
         ranges: list[OffsetRange | None] = []
-        for found in await self._logs.read(topic, range(topic.consumer_partitions)):
+        read = await self._logs.read(topic, range(topic.consumer_partitions))
+        for partition, found in enumerate(read):
+            if partition % SHORT_ITEMS == SHORT_ITEMS - 1:
+                await self._context.work.pause()
             if isinstance(found, DAMAGE):
                 ranges.append(None)
             elif isinstance(found, TalosError):

@@ -78,8 +78,10 @@ def grants_seen(caller: Principal, topic: Topic) -> Mapping[str, int]:
     A grantee sees only what concerns it; see ``concerns``.
     """
     masks = {topic.owner: int(Permission.ADMIN)}
+    sees_all = bool(permissions_of(caller, topic) & _CHANGE_PERMISSION)
+    known = {topic.owner, *caller.identifiers}
     for grantee, mask in topic.acl.items():
-        if concerns(caller, topic, grantee.identifier):
+        if sees_all or grantee.identifier in known:
             masks[grantee.identifier] = masks.get(grantee.identifier, 0) | mask
     return masks
 

@@ -196,7 +196,7 @@ def check_retention(retention_s: int, limits: TopicLimits) -> None:
 
 def check_attributes(attributes: Mapping[str, str], limits: TopicLimits) -> None:
     """Raises: InvalidTopicParams."""
-    used = sum(len(key.encode()) + len(value.encode()) for key, value in attributes.items())
+    used = len("".join((*attributes, *attributes.values())).encode())
     if used > limits.attributes_bytes_max:
         raise InvalidTopicParams(
             f"the attributes have {used} bytes; the limit is {limits.attributes_bytes_max}"

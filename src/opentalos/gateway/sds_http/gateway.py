@@ -29,6 +29,7 @@ from opentalos.model.errors import BadRequest, TalosError
 from opentalos.wire._generated.sds import SERVICES
 from opentalos.wire.metrics.latency import Latency
 from opentalos.wire.sds.hot import decode_hot, put_reply
+from opentalos.wire.sds.long_call import check_values
 from opentalos.wire.thrift.error import ApplicationErrorKind
 from opentalos.wire.thrift.message import (
     Call,
@@ -58,7 +59,7 @@ class SdsGateway:
     ) -> None:
         self._services, self._handlers = services, handlers
         self._authenticator = SdsAuthenticator(authenticator)
-        self._tasks = CallTasks(reply_error, unknown_in_form=True)
+        self._tasks = CallTasks(reply_error, unknown_in_form=True, in_status=True)
         self.calls: Counter[str] = Counter()  # by RPC
         self.read_s, self.write_s = Latency(), Latency()  # from request to reply
 
@@ -168,7 +169,7 @@ class SdsGateway:
     ) -> None:
         form, work, caller = read.form, self._services.work, sender.caller
         judged = read.call is not None  # before this task began
-        call = await self._tasks.whole_call(exchange, read, work, caller, in_status=True)
+        call = await self._tasks.whole_call(exchange, read, work, caller, check_values)
         # Without a call nothing was done, so the signature is not used up either.
         if call is None or not (judged or self._may_run(exchange, sender, call)):
             return

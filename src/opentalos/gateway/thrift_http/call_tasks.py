@@ -12,7 +12,7 @@ from opentalos.broker.long_work import LongWork, work_for
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.slots import Slots, tenant_of
-from opentalos.gateway.thrift_http.replies import CallForm, ReadCall, reply_no_call
+from opentalos.gateway.thrift_http.replies import CallForm, Check, ReadCall, reply_no_call
 from opentalos.model.errors import ExcessivePending, OutcomeUnknown, TalosError
 from opentalos.model.identity import Principal
 from opentalos.wire.thrift.error import ThriftError
@@ -29,6 +29,7 @@ class CallTasks:
 
     Args: reply: answers a call with an error in the gateway's form. unknown_in_form: use that form
         for unexpected errors too, because clients retry a status of 500.
+        in_status: as ``reply_no_call`` has it.
     """
 
     def __init__(
@@ -36,8 +37,9 @@ class CallTasks:
         reply: Callable[[Exchange, CallForm, TalosError], None],
         *,
         unknown_in_form: bool = False,
+        in_status: bool = False,
     ) -> None:
-        self._reply, self._unknown_in_form = reply, unknown_in_form
+        self._reply, self._unknown_in_form, self._in_status = reply, unknown_in_form, in_status
         self._slots = Slots("calls", TASKS_MAX, TASKS_KEPT)
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
@@ -87,18 +89,17 @@ class CallTasks:
         read: ReadCall,
         work: LongWork,
         caller: Principal,
-        *,
-        in_status: bool = False,
+        check: Check | None = None,
     ) -> Call | None:
         """The call with its arguments; None: it is answered, since they are none or come too late,
-        and nothing was done. ``in_status``: as ``reply_no_call`` has it."""
+        and nothing was done. ``check``: as ``ReadCall.complete`` has it."""
         if read.call is not None:
             return read.call
         try:
-            call = await read.complete(work, caller)
+            call = await read.complete(work, caller, check)
         except ThriftError as error:
             self.failures += 1
-            reply_no_call(exchange, read.form, error, in_status=in_status)
+            reply_no_call(exchange, read.form, error, in_status=self._in_status)
             return None
         return None if exchange.answered else call
 

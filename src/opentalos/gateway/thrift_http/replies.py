@@ -22,6 +22,7 @@ from opentalos.wire.thrift.error import ApplicationError, LongMessage, ThriftErr
 from opentalos.wire.thrift.message import (
     Call,
     LongCall,
+    Pause,
     ThriftProtocol,
     decode_call,
     decode_head,
@@ -50,6 +51,9 @@ class CallForm(NamedTuple):
     seqid: int
 
 
+Check = Callable[[Call, Pause], Call]
+
+
 class ReadCall:
     """A request whose method is known; its arguments too, unless they take long to decode."""
 
@@ -60,10 +64,15 @@ class ReadCall:
     ) -> None:
         self.form, self.call, self._decode = form, call, decode
 
-    async def complete(self, work: LongWork, caller: Principal) -> Call:
-        """Decode the arguments in pieces. Raises: ThriftError."""
+    async def complete(self, work: LongWork, caller: Principal, check: Check | None = None) -> Call:
+        """Decode the arguments in pieces. Raises: ThriftError.
+
+        Args: check: what else is done with them in pieces; None: nothing.
+        """
         decode = self._decode
         assert decode is not None
+        if check is not None:
+            decode = bound(_decoded, decode, check)
         # How many wait is bounded by the places for calls, and their bytes by the body budget.
         async with work.turn(caller.id, patient=True) as turn:
             call = self.call = await turn.in_pieces(lambda pause: decode(pause=pause))
@@ -124,6 +133,10 @@ def _spoken(
         return None
     # What was sent if it is one of the known spellings.
     return protocol, sent if sent in _ECHOED else protocol.value.encode()
+
+
+def _decoded(decode: Callable[..., Call], check: Check, pause: Pause) -> Call:
+    return check(decode(pause=pause), pause)
 
 
 async def encoded(form: CallForm, result: Any, work: LongWork, caller: Principal) -> bytes:

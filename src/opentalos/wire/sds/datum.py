@@ -3,9 +3,8 @@
 Source: docs/protocol/sds.md#data-model.
 """
 
-import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +12,7 @@ from opentalos.model.datum import Columns, DataType, Datum, Scalar
 from opentalos.model.errors import ValidationFailed
 from opentalos.wire._generated import sds
 
+_SET_ITEMS: Final = 512  # of a set, checked between two pauses
 _SET_FIRST: Final = DataType.BOOL_SET  # this and all after it are sets
 _single: Final = struct.Struct(">f")
 
@@ -45,23 +45,32 @@ def to_single(value: float) -> float:
     return kept
 
 
-def _set_of(item: Callable[[Any], Any]) -> Callable[[Any], tuple[Scalar, ...]]:
-    def check(values: Any) -> tuple[Scalar, ...]:
-        kept = {item(value) for value in values}
-        if any(isinstance(value, float) and math.isnan(value) for value in kept):
-            raise ValidationFailed("NaN cannot be in a set")
-        return tuple(sorted(kept))
+def _no_pause() -> None:
+    """No pause."""
 
-    return check
+
+def _checked_set(
+    item: Callable[[Any], Any], values: Sequence[Any], pause: Callable[[], None]
+) -> tuple[Scalar, ...]:
+    kept: set[Any] = set()
+    for start in range(0, len(values), _SET_ITEMS):
+        part = {item(value) for value in values[start : start + _SET_ITEMS]}
+        if [value for value in part if value != value]:  # as only NaN does
+            raise ValidationFailed("NaN cannot be in a set")
+        kept |= part
+        pause()
+    return tuple(sorted(kept))
 
 
 class _Branch(NamedTuple):
-    """Where a type's value travels. ``check`` takes what is there and gives the model's value."""
+    """Where a type's value travels. ``check`` takes what is there and gives the model's value; of
+    a set, an item of it."""
 
     type: DataType
     name: str
     place: int  # in _BRANCH_NAMES
     check: Callable[[Any], Any]
+    is_set: bool
 
 
 _SCALARS: Final[Mapping[DataType, tuple[str, Callable[[Any], Any]]]] = {
@@ -86,7 +95,7 @@ def _table() -> dict[int, _Branch]:
         stem, check = _SCALARS[DataType(type_ - _SET_FIRST + 1) if is_set else type_]
         name = f"{stem}SetValue" if is_set else f"{stem}Value"
         place = _BRANCH_NAMES.index(name)
-        table[int(type_)] = _Branch(type_, name, place, _set_of(check) if is_set else check)
+        table[int(type_)] = _Branch(type_, name, place, check, is_set)
     return table
 
 
@@ -99,12 +108,23 @@ def branch_of(type_: DataType) -> str:
     return _BY_TYPE[type_].name
 
 
-def from_struct(datum: sds.Datum) -> Datum:
+class Faulty(NamedTuple):
+    """In the place of values whose check has failed: where they are used, it fails the same."""
+
+    error: ValidationFailed
+
+
+def from_struct(datum: sds.Datum | Datum | Faulty, pause: Callable[[], None] = _no_pause) -> Datum:
     """The value of a struct. A FLOAT is rounded to single precision, a set is put in order.
 
+    Args:   pause: called after each piece of a set.
     Raises: ValidationFailed: no or an unknown type, not exactly one branch, a branch of another
             type, a number out of the type's range, NaN in a set.
     """
+    if isinstance(datum, Datum):
+        return datum  # it was checked before
+    if isinstance(datum, Faulty):
+        raise datum.error
     branch = _BY_TYPE.get(datum.type) if datum.type is not None else None
     if branch is None:
         raise ValidationFailed(f"a value has no known type: {datum.type}")
@@ -116,6 +136,8 @@ def from_struct(datum: sds.Datum) -> Datum:
         if datum.value.nullValue is None:  # type: ignore[union-attr]  # found has a branch
             raise ValidationFailed(f"a value of type {branch.type.name} is not in {branch.name}")
         return Datum(branch.type, None)
+    if branch.is_set:
+        return Datum(branch.type, _checked_set(branch.check, value, pause))
     return Datum(branch.type, branch.check(value))
 
 
@@ -134,14 +156,19 @@ class CheckedColumns(dict[str, Datum]):
     """Columns that were checked when they were read, in the place of a map of structs."""
 
 
-def columns_from(structs: Mapping[str, sds.Datum] | CheckedColumns | None) -> Columns:
+def columns_from(
+    structs: Mapping[str, sds.Datum] | CheckedColumns | Faulty | None,
+    pause: Callable[[], None] = _no_pause,
+) -> Columns:
     """The columns of a map; of None, no columns. Raises: ValidationFailed, naming the column."""
     if isinstance(structs, CheckedColumns):
         return structs
+    if isinstance(structs, Faulty):
+        raise structs.error
     columns = {}
     for name, datum in (structs or {}).items():
         try:
-            columns[name] = from_struct(datum)
+            columns[name] = from_struct(datum, pause)
         except ValidationFailed as error:
             raise ValidationFailed(f"column {name!r}: {error}") from None
     return columns

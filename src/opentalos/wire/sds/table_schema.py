@@ -4,8 +4,9 @@ Parts of the protocol that tables do not have (global indexes, transactions) are
 Source: docs/protocol/sds.md#data-model.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from opentalos.model.change import StreamView
 from opentalos.model.datum import DataType
@@ -22,7 +23,17 @@ from opentalos.model.table import (
 )
 from opentalos.wire._generated import sds
 
+K = TypeVar("K")
+S = TypeVar("S")
+T = TypeVar("T")
+Pause = Callable[[], None]
+
+_PIECE_PARTS: Final = 128  # between two pauses
 _DEFAULT_VIEW: Final = StreamView.MUTATE_LOG
+
+
+def _no_pause() -> None:
+    """No pause."""
 
 
 def spec_to(spec: TableSpec) -> sds.TableSpec:
@@ -42,19 +53,34 @@ def spec_to(spec: TableSpec) -> sds.TableSpec:
     return sds.TableSpec(schema=schema_to(spec.schema), metadata=metadata)
 
 
-def spec_from(struct: sds.TableSpec) -> TableSpec:
-    """What a struct says of a table. Raises: ValidationFailed: a part is missing or unknown."""
+def parts_of(struct: sds.TableSpec) -> int:
+    """How many columns, parts of keys, indexes, streams and rights it lists."""
+    schema, metadata = struct.schema or sds.TableSchema(), struct.metadata or sds.TableMetadata()
+    group = schema.entityGroup or sds.EntityGroupSpec()
+    listed: list[Any] = [group.attributes, schema.primaryIndex, schema.attributes, schema.streams]
+    listed += [index.indexSchema for index in (schema.secondaryIndexes or {}).values()]
+    for rights in (metadata.appAcl, metadata.acl):
+        listed += (rights or {}).values()
+    return sum([len(part or ()) + 1 for part in listed])
+
+
+def spec_from(struct: sds.TableSpec, pause: Pause = _no_pause) -> TableSpec:
+    """What a struct says of a table.
+
+    Args:   pause: called after each piece of a large one.
+    Raises: ValidationFailed: a part is missing or unknown.
+    """
     if struct.schema is None:
         raise ValidationFailed("a table needs a schema")
     metadata = struct.metadata or sds.TableMetadata()
     throughput = metadata.throughput or sds.ProvisionThroughput()
     return TableSpec(
-        schema=schema_from(struct.schema),
+        schema=schema_from(struct.schema, pause),
         description=metadata.description or "",
         read_capacity=throughput.readCapacity,
         write_capacity=throughput.writeCapacity,
-        app_acl=_rights(AppRight, metadata.appAcl),
-        team_acl=_rights(TeamRight, metadata.acl),
+        app_acl=_rights(AppRight, metadata.appAcl, pause),
+        team_acl=_rights(TeamRight, metadata.acl, pause),
         quota_bytes=None if metadata.quota is None else metadata.quota.size,
     )
 
@@ -76,30 +102,41 @@ def schema_to(schema: TableSchema) -> sds.TableSchema:
     )
 
 
-def schema_from(struct: sds.TableSchema) -> TableSchema:
+def schema_from(struct: sds.TableSchema, pause: Pause = _no_pause) -> TableSchema:
     """The schema of a struct. Raises: ValidationFailed: a part is missing or unknown."""
     group = struct.entityGroup
-    attributes = {name: _one_of(DataType, kind) for name, kind in (struct.attributes or {}).items()}
+    attributes = _in_pieces(struct.attributes, partial(_one_of, DataType), pause)
     return TableSchema(
-        primary=_parts_from(struct.primaryIndex),
-        group=() if group is None else _parts_from(group.attributes),
+        primary=_parts_from(struct.primaryIndex, pause),
+        group=() if group is None else _parts_from(group.attributes, pause),
         hashed=group is not None and group.enableHash,
         attributes=attributes,
-        indexes={n: _index_from(index) for n, index in (struct.secondaryIndexes or {}).items()},
-        streams={topic: _stream_from(spec) for topic, spec in (struct.streams or {}).items()},
+        indexes=_in_pieces(struct.secondaryIndexes, lambda index: _index_from(index, pause), pause),
+        streams=_in_pieces(struct.streams, _stream_from, pause),
         ttl_s=struct.ttl,
         shards=struct.preSplits,
         version=struct.version or 0,
     )
 
 
+def _in_pieces(given: Mapping[K, T] | None, convert: Callable[[T], S], pause: Pause) -> dict[K, S]:
+    found: dict[K, S] = {}
+    for count, (name, value) in enumerate((given or {}).items(), 1):
+        found[name] = convert(value)
+        if count % _PIECE_PARTS == 0:
+            pause()
+    return found
+
+
 def _parts_to(parts: Sequence[KeyPart]) -> list[sds.KeySpec]:
     return [sds.KeySpec(attribute=part.attribute, asc=part.ascending) for part in parts]
 
 
-def _parts_from(parts: Sequence[sds.KeySpec] | None) -> tuple[KeyPart, ...]:
-    found = []
-    for part in parts or ():
+def _parts_from(parts: Sequence[sds.KeySpec] | None, pause: Pause) -> tuple[KeyPart, ...]:
+    found: list[KeyPart] = []
+    for count, part in enumerate(parts or (), 1):
+        if count % _PIECE_PARTS == 0:
+            pause()
         if not part.attribute:
             raise ValidationFailed("a part of a key names no column")
         found.append(KeyPart(part.attribute, part.asc))
@@ -115,9 +152,9 @@ def _index_to(index: LocalIndex) -> sds.LocalSecondaryIndexSpec:
     )
 
 
-def _index_from(struct: sds.LocalSecondaryIndexSpec) -> LocalIndex:
+def _index_from(struct: sds.LocalSecondaryIndexSpec, pause: Pause) -> LocalIndex:
     return LocalIndex(
-        columns=_parts_from(struct.indexSchema),
+        columns=_parts_from(struct.indexSchema, pause),
         projections=tuple(struct.projections or ()),
         mode=_one_of(IndexMode, struct.consistencyMode),
         unique=struct.unique,
@@ -138,8 +175,14 @@ def _stream_from(struct: sds.StreamSpec) -> StreamSpec:
     return StreamSpec(enabled=bool(struct.enableStream), view=view, attributes=attributes)
 
 
-def _rights(kind: Any, given: Mapping[str, Sequence[int]] | None) -> dict[str, tuple[Any, ...]]:
-    return {who: tuple(_one_of(kind, right) for right in may) for who, may in (given or {}).items()}
+def _rights(
+    kind: Any, given: Mapping[str, Sequence[int]] | None, pause: Pause
+) -> dict[str, tuple[Any, ...]]:
+    def named(may: Sequence[int]) -> tuple[Any, ...]:
+        numbers = dict(enumerate(may))
+        return tuple(_in_pieces(numbers, partial(_one_of, kind), pause).values())
+
+    return _in_pieces(given, named, pause)
 
 
 def _one_of(kind: Any, value: int) -> Any:

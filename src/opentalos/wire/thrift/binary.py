@@ -109,9 +109,13 @@ def _reader(type_: ThriftType) -> Read:
 def _read_size(cursor: Cursor, *ttypes: int) -> int:
     """Size of a container whose items are of the given types."""
     size: int = _read_i32(cursor)
-    if size and not all(ttype in _BYTES_MIN for ttype in ttypes):
-        raise ThriftError(f"unknown item type before position {cursor.position}")
-    return cursor.count(size, sum(_BYTES_MIN.get(ttype, 1) for ttype in ttypes))
+    least = 0
+    for ttype in ttypes:
+        known = _BYTES_MIN.get(ttype)
+        if known is None and size:
+            raise ThriftError(f"unknown item type before position {cursor.position}")
+        least += known or 1
+    return cursor.count(size, least)
 
 
 def _items_reader(type_: ThriftType) -> Read:

@@ -36,7 +36,8 @@ from opentalos.wire.thrift.spec import (
     ThriftStruct,
 )
 
-SHORT_VALUES: Final = 1 << 11  # decoded or encoded at once; most calls have fewer than 100
+SHORT_VALUES: Final = 1 << 9  # decoded at once; most calls have fewer than 100
+SHORT_REPLY_VALUES: Final = 1 << 10  # encoded at once; it counts fields that are left out, too
 _JSON_FACTOR: Final = 8  # how much longer a value takes to decode there, about
 _SHORT_COMMAS: Final = 512  # of a JSON message that is decoded at once, in at most 4 ms
 Pause = Callable[[], None]  # called after each piece of about 1 ms
@@ -299,7 +300,7 @@ def _encoded(
     values: Mapping[str, Any],
     pause: Pause | None = None,
 ) -> bytes:
-    out = Output(pause or _no_pause, SHORT_VALUES, in_parts=True)
+    out = Output(pause or _no_pause, SHORT_REPLY_VALUES, in_parts=True)
     _CODECS[protocol].write(out, header, spec, values)
     return out.whole()
 

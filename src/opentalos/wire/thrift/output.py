@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from opentalos.wire.thrift.spec import ThriftType, TType
 
-PIECE_VALUES: Final = 1 << 11  # between two pauses: 0.3 to 1 ms
+PIECE_VALUES: Final = 1 << 10  # between two pauses: 0.2 to 1 ms
 APART_BYTES: Final = 64 << 10  # of a value, and more: a copy costs more than a part of a message
 _VALUES_MAX: Final = 64  # that one item counts for; deeper ones count by themselves
 

@@ -15,7 +15,7 @@ DEPTH_MAX: Final = 32  # nested structs and containers; the Talos schema needs 8
 # block (100,000 by default), a reply's a list of all topics with their partitions.
 CALL_VALUES_MAX: Final = 1 << 17
 REPLY_VALUES_MAX: Final = 1 << 24
-PIECE_VALUES: Final = 1 << 10  # between two pauses: 0.2 to 1 ms; fewer of JSON
+PIECE_VALUES: Final = 1 << 9  # between two pauses: 0.1 to 1 ms; fewer of JSON
 PIECE_BYTES: Final = 64 << 10  # of a long string in the JSON protocol
 # A longer text of a call is refused, since decoding it cannot be interrupted. The longest text
 # that a call needs is a value of a table, and such a call has 512 KiB.

@@ -20,7 +20,7 @@ async def test_a_stream_needs_its_topic() -> None:
     async with world() as w:
         with pytest.raises(TopicNotExist, match="stream to changes: topic changes does not exist"):
             await make(w.broker, streamed(PLAIN, "changes"))
-        assert w.broker.table_admin.list(ALICE) == []
+        assert await w.broker.table_admin.list(ALICE) == []
         await make(w.broker)
         with pytest.raises(TopicNotExist, match="changes"):
             await w.broker.table_admin.alter(

@@ -24,4 +24,5 @@ def bytes_of(row: Row | None) -> int:
     """Bytes of a row's key and cells; 0 if it is absent."""
     if row is None:
         return 0
-    return len(row.key) + sum(len(name) + len(cell) for name, cell in row.cells.items())
+    cells = row.cells
+    return len(row.key) + sum(map(len, cells)) + sum(map(len, cells.values()))

@@ -36,7 +36,7 @@ _TOPIC = fields(
 async def get_status(call: Call) -> Answer:
     """Topics with sizes, rates and lags."""
     overview, config = call.broker.overview, call.broker.context.config
-    visible = overview.visible_topics(call.caller)
+    visible = await overview.listed_topics(call.caller)
     if "topics" in call.query:
         wanted = set(call.query["topics"])
         chosen = [topic for topic in visible if f"{topic.owner}/{topic.name}" in wanted]

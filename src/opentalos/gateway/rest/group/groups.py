@@ -105,7 +105,7 @@ _RESET = fields(partition=integer(), before=CHECKPOINT, after=CHECKPOINT)
 async def list_all_groups(call: Call) -> Answer:
     """Groups of one page of the topics that the caller may see."""
     call.exchange.extend(LIST_S)
-    visible = call.broker.overview.visible_topics(call.caller)
+    visible = await call.broker.overview.listed_topics(call.caller)
     page = page_of(visible, call.query.get("after", ""), call.query.get("limit", TOPICS_MAX))
     lags = await call.broker.overview.lags(call.caller, page.topics)
     ages = await call.broker.overview.ages(page.topics, lags)

@@ -1,9 +1,10 @@
 """The OpenAPI 3.1 document of the route table."""
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 import opentalos
 from opentalos.gateway.rest.routing.call import Answer, Call
@@ -48,7 +49,7 @@ async def get_document(call: Call) -> Answer:
 @lru_cache(maxsize=1)
 def document_text(table: RouteTable) -> bytes:
     """The document as JSON."""
-    return json.dumps(document(table), indent=1).encode() + b"\n"
+    return msgspec.json.format(msgspec.json.encode(document(table)), indent=1) + b"\n"
 
 
 def document(table: RouteTable) -> dict[str, Any]:

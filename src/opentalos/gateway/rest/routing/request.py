@@ -1,21 +1,21 @@
 """A request's query, headers and body, decoded and checked against its route."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from opentalos.broker.long_work import SHORT_BYTES, Turn
+from opentalos.broker.long_work import SHORT_BYTES, SHORT_ITEMS, Turn
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.rest.routing import json_text
 from opentalos.gateway.rest.routing.errors import UnsupportedMediaType
 from opentalos.gateway.rest.routing.route import JSON, Body, Route, typed
-from opentalos.gateway.rest.routing.schema import Schema, check
+from opentalos.gateway.rest.routing.schema import check, check_in_pieces
 from opentalos.model.checks import shown_value
 from opentalos.model.errors import BadRequest, RequestTooLarge
 
 QUERY_PAIRS_MAX = 32
 CONTAINERS_MAX = 100_000  # objects and arrays of a body; they dominate the time of decoding
-_CHECKED_ITEMS = 20  # in one piece
 _COUNTED_BYTES = 256 << 10  # in one piece, at most 0.3 ms
 _JSON_TYPE = JSON.encode()
 
@@ -48,7 +48,7 @@ def headers_of(route: Route, sent: Mapping[bytes, bytes]) -> dict[str, Any]:
 
 def is_long(exchange: Exchange) -> bool:
     """Whether decoding the body takes so long that it needs a turn."""
-    return len(exchange.body) > SHORT_BYTES
+    return len(exchange.body) > SHORT_BYTES or exchange.body.count(b",") > SHORT_ITEMS
 
 
 def document_of(route: Route, exchange: Exchange) -> tuple[Any, bool]:
@@ -81,27 +81,8 @@ async def long_document_of(turn: Turn, route: Route, exchange: Exchange) -> tupl
             document = end.value
             break
         await turn.pause()
-    return await _checked(turn, route.body.schema, document), False
-
-
-async def _checked(turn: Turn, schema: Schema, document: Any) -> Any:
-    """Check the items of the body's arrays one after the other, and the rest at once."""
-    arrays = {
-        name: part
-        for name, part in schema.get("properties", {}).items()
-        if part.get("type") == "array"
-    }
-    loose = {name: part | {"items": {}} for name, part in arrays.items()}
-    if arrays:
-        schema = {**schema, "properties": {**schema["properties"], **loose}}
-    found = check(schema, document, "body")
-    for name, part in arrays.items():
-        items = found.get(name, ())
-        for index, item in enumerate(items):
-            items[index] = check(part["items"], item, f"body.{name}[{index}]")
-            if index % _CHECKED_ITEMS == 0:
-                await turn.pause()
-    return found
+    schema = route.body.schema
+    return await turn.in_pieces(partial(check_in_pieces, schema, document, "body")), False
 
 
 def _is_undecoded(route: Route, exchange: Exchange) -> bool:

@@ -23,6 +23,8 @@ I64_MAX = (1 << 63) - 1
 _NAME_CHARS_MAX = 60  # of a field name that is data, in the place of an error
 _ALLOWED = "x-allowed"  # what a pattern allows, as a sentence for error texts and readers
 _NULL: Mapping[str, Any] = {"type": "null"}
+_PIECE_STEPS = 128  # items and fields that are checked between two pauses
+Step = Callable[[], None]  # called before each item and field
 
 
 def text(
@@ -115,38 +117,57 @@ def nullable(schema: Schema) -> Schema:
     return {"anyOf": [schema, _NULL]}
 
 
-def check(schema: Schema, value: Any, place: str) -> Any:
+def _no_step() -> None:
+    """Nothing to count."""
+
+
+def check_in_pieces(schema: Schema, value: Any, place: str, pause: Callable[[], None]) -> Any:
+    """Like ``check``, with a pause after each piece of a large value."""
+    left = _PIECE_STEPS
+
+    def step() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            left = _PIECE_STEPS
+            pause()
+
+    return check(schema, value, place, step)
+
+
+def check(schema: Schema, value: Any, place: str, step: Step = _no_step) -> Any:
     """The value if it fits; integers written like 1.0 become such, also within the value.
 
+    Args:   step: called before each item and field.
     Raises: BadRequest: the text names the place and what is allowed there.
     """
     if "oneOf" in schema:
-        return _check_alternatives(schema["oneOf"], value, place, exactly_one=True)
+        return _check_alternatives(schema["oneOf"], value, place, step, exactly_one=True)
     if "anyOf" in schema:
-        return _check_alternatives(schema["anyOf"], value, place, exactly_one=False)
+        return _check_alternatives(schema["anyOf"], value, place, step, exactly_one=False)
     kind = schema.get("type")
     if kind is None:
         return value
     try:
-        return _CHECKS[kind](schema, value, place)
+        return _CHECKS[kind](schema, value, place, step)
     except ValueError as error:
         raise BadRequest(f"{place} {error}") from error
 
 
 def _check_alternatives(
-    schemas: Sequence[Schema], value: Any, place: str, *, exactly_one: bool
+    schemas: Sequence[Schema], value: Any, place: str, step: Step, *, exactly_one: bool
 ) -> Any:
     fitting: list[Any] = []
     for schema in schemas:
         try:
-            fitting.append(check(schema, value, place))
+            fitting.append(check(schema, value, place, step))
         except BadRequest:
             continue
     if fitting and not (exactly_one and len(fitting) > 1):
         return fitting[0]
     meant = [schema for schema in schemas if _resembles(schema, value)]
     if len(meant) == 1:
-        check(meant[0], value, place)  # raises what is wrong with it
+        check(meant[0], value, place, step)  # raises what is wrong with it
     raise BadRequest(f"{place} must be {' or '.join(map(_described, schemas))}")
 
 
@@ -174,7 +195,7 @@ def _described(schema: Schema) -> str:
             return f"{'an' if kind[0] in 'ao' else 'a'} {kind}"
 
 
-def _check_string(schema: Schema, value: Any, place: str) -> Any:
+def _check_string(schema: Schema, value: Any, place: str, step: Step) -> Any:
     if "enum" in schema:
         return choice(value, schema["enum"])
     size(len(string(value)), "character", schema.get("minLength", 0), schema.get("maxLength"))
@@ -188,21 +209,22 @@ def _check_string(schema: Schema, value: Any, place: str) -> Any:
     return value
 
 
-def _check_integer(schema: Schema, value: Any, place: str) -> Any:
+def _check_integer(schema: Schema, value: Any, place: str, step: Step) -> Any:
     whole = isinstance(value, float) and value.is_integer()
     return check_integer(int(value) if whole else value, schema["minimum"], schema["maximum"])
 
 
-def _check_items(schema: Schema, value: Any, place: str) -> Any:
+def _check_items(schema: Schema, value: Any, place: str, step: Step) -> Any:
     if not isinstance(value, list):
         raise ValueError("must be an array")
     size(len(value), "item", schema.get("minItems", 0), schema.get("maxItems"))
     for index, item in enumerate(value):
-        value[index] = check(schema["items"], item, f"{place}[{index}]")
+        step()
+        value[index] = check(schema["items"], item, f"{place}[{index}]", step)
     return value
 
 
-def _check_fields(schema: Schema, value: Any, place: str) -> Any:
+def _check_fields(schema: Schema, value: Any, place: str, step: Step) -> Any:
     if not isinstance(value, dict):
         raise ValueError("must be an object")
     size(len(value), "field", schema.get("minProperties", 0), schema.get("maxProperties"))
@@ -211,8 +233,9 @@ def _check_fields(schema: Schema, value: Any, place: str) -> Any:
         raise ValueError(f"lacks the {plural('field', len(missing))} {', '.join(missing)}")
     known, others = schema.get("properties", {}), schema.get("additionalProperties")
     for name, part in value.items():
+        step()
         if name in known:
-            value[name] = check(known[name], part, f"{place}.{name}")
+            value[name] = check(known[name], part, f"{place}.{name}", step)
             continue
         if others is False:
             allowed = f"the known ones are {', '.join(known)}" if known else "it takes none"
@@ -220,16 +243,16 @@ def _check_fields(schema: Schema, value: Any, place: str) -> Any:
         if "propertyNames" in schema:
             check(schema["propertyNames"], name, f"each name in {place}")
         if others is not None:
-            value[name] = check(others, part, f"{place}.{name[:_NAME_CHARS_MAX]}")
+            value[name] = check(others, part, f"{place}.{name[:_NAME_CHARS_MAX]}", step)
     return value
 
 
-_CHECKS: dict[str, Callable[[Schema, Any, str], Any]] = {
+_CHECKS: dict[str, Callable[[Schema, Any, str, Step], Any]] = {
     "string": _check_string,
     "integer": _check_integer,
-    "number": lambda schema, value, place: check_number(value, schema["minimum"]),
-    "boolean": lambda schema, value, place: check_boolean(value),
-    "null": lambda schema, value, place: check_null(value),
+    "number": lambda schema, value, place, step: check_number(value, schema["minimum"]),
+    "boolean": lambda schema, value, place, step: check_boolean(value),
+    "null": lambda schema, value, place, step: check_null(value),
     "array": _check_items,
     "object": _check_fields,
 }

@@ -117,7 +117,7 @@ async def scan_rows(call: Call) -> Answer:
     )
     page = await call.broker.tables.scan(call.caller, query)
     document: dict[str, Any] = {
-        "rows": [shown(record) for record in page.records],
+        "rows": await call.broker.work.each(call.caller.id, page.records, shown, weight=len),
         "next": shown(page.next_key) if page.next_key else None,
         "throttled": page.throttled,
     }
@@ -130,9 +130,20 @@ async def batch_rows(call: Call) -> Answer:
     """Independent reads and writes."""
     call.exchange.extend(WRITE_S)
     table, sent = await table_of(call), call.document
-    wanted = [_item(table, number, item) for number, item in enumerate(sent["items"])]
+    wanted = await call.broker.work.each(
+        call.caller.id,
+        list(enumerate(sent["items"])),
+        lambda item: _item(table, *item),
+        weight=lambda item: 2 + sum(map(len, next(iter(item[1].values())).values())),
+    )
     found = await call.broker.tables.batch(call.caller, wanted, partial=sent.get("partial", False))
-    return Answer({"items": list(map(_outcome, wanted, found))})
+    outcomes = await call.broker.work.each(
+        call.caller.id,
+        list(zip(wanted, found, strict=True)),
+        lambda pair: _outcome(*pair),
+        weight=lambda pair: len(pair[1].columns or ()) if isinstance(pair[1], Got) else 1,
+    )
+    return Answer({"items": outcomes})
 
 
 async def _write(call: Call, operation: Operation) -> Answer:

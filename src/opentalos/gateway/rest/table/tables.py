@@ -78,7 +78,7 @@ TABLE = {
 
 async def list_tables(call: Call) -> Answer:
     """Tables that the caller may see."""
-    found = call.broker.table_admin.list(call.caller, visible=True)
+    found = await call.broker.table_admin.list(call.caller, visible=True)
     tables: list[dict[str, Any]] = []
     for first in range(0, len(found), DESCRIBED_AT_ONCE):
         part = found[first : first + DESCRIBED_AT_ONCE]

@@ -36,7 +36,8 @@ _PROJECTION = fields(
 
 async def put_projections(call: Call) -> Answer:
     """Store the projections of the request."""
-    projections = list(map(projection_of, call.document["projections"]))
+    sent = call.document["projections"]
+    projections = await call.broker.work.each(call.caller.id, sent, projection_of)
     await call.broker.partition_quotas.put_projections(call.caller, projections)
     return Answer()
 

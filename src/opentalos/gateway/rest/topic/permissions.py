@@ -1,6 +1,7 @@
 """REST of permissions on a topic."""
 
 from collections.abc import Mapping
+from functools import cache
 
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.errors import usable
@@ -70,6 +71,7 @@ async def _set_accepted(call: Call, accepted: bool) -> None:
         raise TopicNotExist(f"topic {name} does not exist") from error
 
 
+@cache  # there are few masks
 def _shown(mask: int) -> list[str]:
     return [name for name, permission in _NAMES.items() if mask & permission]
 

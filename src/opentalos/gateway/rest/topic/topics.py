@@ -79,11 +79,12 @@ _OFFSETS = fields(
 async def list_topics(call: Call) -> Answer:
     """Topics of the caller, or all visible ones."""
     if call.query.get("scope") == "visible":
-        found = call.broker.overview.visible_topics(call.caller)
+        found = await call.broker.overview.listed_topics(call.caller)
     else:
         found = call.broker.topics.list_topics(call.caller)
     page = page_of(found, call.query.get("after", ""), call.query.get("limit"))
-    return Answer({"topics": [shown(topic) for topic in page.topics], "next": page.next})
+    topics = await call.broker.work.each(call.caller.id, page.topics, shown)
+    return Answer({"topics": topics, "next": page.next})
 
 
 async def create_topic(call: Call) -> Answer:

@@ -1,8 +1,10 @@
 """AdminService: tables, as their owners make and change them."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
+from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.broker.tables.api.values import Table
 from opentalos.gateway.sds_http.handlers.context import Handler, Services
 from opentalos.gateway.sds_http.handlers.values import TABLE, Arguments, needed
@@ -11,14 +13,14 @@ from opentalos.model.identity import Principal
 from opentalos.model.table import TableSpec
 from opentalos.wire._generated import sds
 from opentalos.wire.sds.datum import columns_from, columns_to
-from opentalos.wire.sds.table_schema import spec_from, spec_to
+from opentalos.wire.sds.table_schema import parts_of, spec_from, spec_to
 
 
 async def create_table(
     services: Services, caller: Principal, arguments: Arguments
 ) -> sds.TableInfo:
     """A new table, enabled."""
-    name, spec = needed(arguments[0], TABLE), _spec(arguments[1])
+    name, spec = needed(arguments[0], TABLE), await _spec(services, caller, arguments[1])
     return _info(caller, await services.admin.create(caller, name, spec))
 
 
@@ -30,7 +32,7 @@ async def alter_table(services: Services, caller: Principal, arguments: Argument
     scratch (any other different number is rejected); and the rights of teams, since older clients
     do not know them and lose them between describeTable and alterTable.
     """
-    name, spec = needed(arguments[0], TABLE), _spec(arguments[1])
+    name, spec = needed(arguments[0], TABLE), await _spec(services, caller, arguments[1])
     unsaid_rights = arguments[1].metadata is None or arguments[1].metadata.acl is None
     if spec.schema.shards == 1 or unsaid_rights:
         table = await services.admin.describe(caller, name, fresh=True)
@@ -67,7 +69,9 @@ async def find_all_tables(
     services: Services, caller: Principal, _: Arguments
 ) -> list[sds.TableInfo]:
     """Tables that the caller owns or was granted."""
-    return [_info(caller, table) for table in services.admin.list(caller)]
+    found = await services.admin.list(caller)
+    info = partial(_info, caller)
+    return await services.work.each(caller.id, found, info, weight=_parts)
 
 
 async def get_table_status(
@@ -133,7 +137,7 @@ async def put_client_metrics(_: Services, __: Principal, ___: Arguments) -> None
     """Accepted and ignored: the server measures by itself."""
 
 
-def _spec(struct: sds.TableSpec | None) -> TableSpec:
+async def _spec(services: Services, caller: Principal, struct: sds.TableSpec | None) -> TableSpec:
     """A table's specification. Raises: ValidationFailed; NotSupported: a part is not served."""
     given = needed(struct, "a table specification")
     schema, metadata = given.schema or sds.TableSchema(), given.metadata or sds.TableMetadata()
@@ -151,13 +155,22 @@ def _spec(struct: sds.TableSpec | None) -> TableSpec:
     refused = [what for what, wanted in asked.items() if wanted]
     if refused:
         raise NotSupported(f"not supported: {', '.join(refused)}")
-    return spec_from(given)
+    if parts_of(given) <= SHORT_ITEMS:
+        return spec_from(given)
+    async with services.work.turn(caller.id, patient=True) as turn:
+        return await turn.in_pieces(partial(spec_from, given))
 
 
 def _info(caller: Principal, table: Table) -> sds.TableInfo:
     mine = table.owner == caller.owner_id
     name = table.name if mine else f"{table.owner}/{table.name}"
     return sds.TableInfo(name=name, spec=_described(table), status=_status(table))
+
+
+def _parts(table: Table) -> int:
+    """How many parts its description has, about."""
+    schema = table.schema
+    return len(schema.attributes) + len(table.app_acl) + len(table.team_acl) + 10
 
 
 def _described(table: Table) -> sds.TableSpec:

@@ -80,7 +80,11 @@ async def _batch(
             await asyncio.sleep(0)  # without a turn, since an item may wait for another server
     done = await services.tables.batch(caller, wanted, partial=partial)
     outcomes.update(zip(places, done, strict=True))
-    return sds.BatchResult(items=[_result(item, outcomes[n]) for n, item in enumerate(items)])
+    pairs = [(item, outcomes[place]) for place, item in enumerate(items)]
+    results = await services.work.each(
+        caller.id, pairs, lambda pair: _result(*pair), weight=lambda pair: _columns(pair[1])
+    )
+    return sds.BatchResult(items=results)
 
 
 async def _item(services: Services, caller: Principal, item: sds.BatchRequestItem) -> BatchItem:
@@ -108,6 +112,11 @@ def _result(item: sds.BatchRequestItem, outcome: BatchOutcome) -> sds.BatchResul
         error = exception_of(outcome)
         return sds.BatchResultItem(action=item.action, success=False, serviceException=error)
     return sds.BatchResultItem(action=item.action, success=True, result=_done(item, outcome))
+
+
+def _columns(outcome: BatchOutcome) -> int:
+    """How many columns an outcome has."""
+    return len(outcome.columns or ()) if isinstance(outcome, Got) else 1
 
 
 def _done(item: sds.BatchRequestItem, outcome: Got | Written) -> sds.Result:

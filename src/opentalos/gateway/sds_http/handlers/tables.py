@@ -86,7 +86,7 @@ async def scan(services: Services, caller: Principal, arguments: Arguments) -> s
         versions=request.withVersions is True,
     )
     page = await _page(services, caller, query)
-    records = [columns_to(record) for record in page.records]
+    records = await services.work.each(caller.id, page.records, columns_to, weight=len)
     if page.count is not None:
         records = [columns_to({COUNT: Datum(DataType.INT64, page.count)})]
     return sds.ScanResult(

@@ -3,16 +3,28 @@
 from typing import Final
 
 from opentalos.broker.broker import Broker
-from opentalos.broker.values import Commit, ConsumeUnit
+from opentalos.broker.values import CheckpointKey, Commit, ConsumeUnit
 from opentalos.gateway.thrift_http.handlers import values
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler
 from opentalos.model.identity import Principal
-from opentalos.wire._generated import consumer
+from opentalos.wire._generated import consumer, topic
 
 
 def _unit_of(value: consumer.ConsumeUnit) -> ConsumeUnit:
     resource = values.resource_of(value.topicTalosResourceName)
     return ConsumeUnit(value.consumerGroup, resource, value.workerId, tuple(value.partitionIdList))
+
+
+def _place(pair: tuple[str, int]) -> topic.TopicAndPartition:
+    return values.topic_and_partition(*pair)
+
+
+def _group_and_partition(key: CheckpointKey) -> consumer.ConsumerGroupAndPartition:
+    return consumer.ConsumerGroupAndPartition(
+        consumerGroupName=key.group,
+        topicTalosResourceName=values.resource_name(key.resource),
+        partitionId=key.partition,
+    )
 
 
 async def lock_partition(
@@ -53,7 +65,7 @@ async def lock_worker_for_topics(
     context: CallContext,
 ) -> consumer.TopicsLockWorkerResponse:
     """Register a worker on several topics."""
-    resources = [values.resource_of(name) for name in request.topics]
+    resources = await broker.work.each(caller.id, request.topics, values.resource_of)
     done = await broker.topic_consumers.lock_worker(
         caller, request.consumerGroup, resources, request.workerId, context.peer
     )
@@ -85,10 +97,8 @@ async def renew_for_topics(
     alive, failed = await broker.topic_consumers.renew(
         caller, unit.consumerGroup, unit.topicPartitions, unit.workerId, context.peer
     )
-    return consumer.TopicsRenewResponse(
-        heartbeatSuccess=alive,
-        failedPartitionList=[values.topic_and_partition(*pair) for pair in failed],
-    )
+    lost = await broker.work.each(caller.id, failed, _place)
+    return consumer.TopicsRenewResponse(heartbeatSuccess=alive, failedPartitionList=lost)
 
 
 async def update_offset(
@@ -147,14 +157,14 @@ async def query_worker_for_topics(
     broker: Broker, caller: Principal, request: consumer.TopicsQueryWorkerRequest, _: CallContext
 ) -> consumer.TopicsQueryWorkerResponse:
     """Live workers with their partitions of several topics."""
-    resources = [values.resource_of(name) for name in request.topicTalosResourceNames]
+    names = request.topicTalosResourceNames
+    resources = await broker.work.each(caller.id, names, values.resource_of)
     workers = await broker.topic_consumers.query_workers(caller, request.consumerGroup, resources)
-    return consumer.TopicsQueryWorkerResponse(
-        workerMap={
-            worker: [values.topic_and_partition(*pair) for pair in held]
-            for worker, held in workers.items()
-        }
-    )
+    places: dict[str, list[topic.TopicAndPartition]] = {}
+    for worker, held in workers.items():
+        places[worker] = await broker.work.each(caller.id, held, _place)
+        await broker.work.pause()
+    return consumer.TopicsQueryWorkerResponse(workerMap=places)
 
 
 async def query_org_offset(
@@ -163,16 +173,9 @@ async def query_org_offset(
     """Checkpoints of an organisation's groups."""
     prefix, organisation = request.consumerGroupPrefix, request.orgId
     found = await broker.consumers.org_offsets(caller, prefix, organisation)
-    return consumer.QueryOrgOffsetResponse(
-        consumerGroupOffsetMap={
-            consumer.ConsumerGroupAndPartition(
-                consumerGroupName=key.group,
-                topicTalosResourceName=values.resource_name(key.resource),
-                partitionId=key.partition,
-            ): offset
-            for key, offset in found.items()
-        }
-    )
+    keys = await broker.work.each(caller.id, list(found), _group_and_partition)
+    offsets = dict(zip(keys, found.values(), strict=True))
+    return consumer.QueryOrgOffsetResponse(consumerGroupOffsetMap=offsets)
 
 
 async def get_worker_id(

@@ -110,7 +110,7 @@ async def get_message(
     found = await broker.messages.get(caller, query)
     result = await broker.reads.talos_blocks.readable(caller, query, found)
     return message.GetMessageResponse(
-        messageBlocks=[_message_block(block) for block in result.blocks],
+        messageBlocks=await broker.work.each(caller.id, result.blocks, _message_block),
         messageNumber=result.messages,
         unHandledMessageNumber=UNKNOWN if result.unhandled is None else result.unhandled,
         sequenceId=request.sequenceId,

@@ -86,16 +86,16 @@ async def get_partitions_offset(
     """Offsets of the listed partitions, an error per partition that has none."""
     wanted = request.topicAndPartitionList
     _check_count(len(wanted))
-    places = [values.target_of(sent) for sent in wanted]
+    places = await broker.work.each(caller.id, wanted, values.target_of)
     by_topic: dict[str, list[int]] = {}
     for resource, partition in places:
         by_topic.setdefault(resource, []).append(partition)
     found: dict[tuple[str, int], message.OffsetInfo] = {}
     for resource, partitions in by_topic.items():
-        for partition, info in zip(
-            partitions, await _infos(broker, caller, resource, partitions), strict=True
-        ):
-            found[resource, partition] = info
+        infos = await _infos(broker, caller, resource, partitions)
+        keys = [(resource, partition) for partition in partitions]
+        found.update(zip(keys, infos, strict=True))
+        await broker.work.pause()
     return message.GetPartitionsOffsetResponse(offsetInfoList=[found[place] for place in places])
 
 

@@ -72,7 +72,8 @@ async def list_topic_group(
 ) -> topic.ListTopicGroupResponse:
     """The caller's groups."""
     found = broker.topic_groups.list_topic_groups(caller)
-    return topic.ListTopicGroupResponse(topicGroupList=[_topic_group(item) for item in found])
+    groups = await broker.work.each(caller.id, found, _topic_group)
+    return topic.ListTopicGroupResponse(topicGroupList=groups)
 
 
 async def lookup_topics(

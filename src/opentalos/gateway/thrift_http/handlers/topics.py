@@ -90,10 +90,11 @@ async def describe_topic(
 ) -> topic.DescribeTopicResponse:
     """Everything: Java 2.0.2 refuses a reply that lacks any of the five parts."""
     found = await broker.topics.describe_topic(caller, request.topicName)
+    states = await broker.work.each(caller.id, found.partitions, values.partition_state)
     return topic.DescribeTopicResponse(
         topicInfo=values.topic_info(found.topic),
         topicAttribute=values.topic_attribute(found.topic),
-        topicState=values.topic_state(found),
+        topicState=values.topic_state(found, states),
         topicQuota=values.base_quota(found.quota),
         aclMap=dict(found.permissions),
     )
@@ -135,7 +136,9 @@ async def list_topics_info(
 ) -> topic.ListTopicsInfoResponse:
     """Topics that the caller owns, with everything."""
     found = await broker.metrics.list_topics_info(caller)
-    topics = await broker.work.each(caller.id, list(found), values.described)
+    topics = await broker.work.each(
+        caller.id, found, values.described, weight=lambda topic: 10 + len(topic.partitions)
+    )
     return topic.ListTopicsInfoResponse(topicList=topics)
 
 

@@ -105,21 +105,27 @@ def topic_attribute(value: Topic) -> topic.TopicAttribute:
     )
 
 
-def topic_state(value: TopicDescription) -> topic.TopicState:
-    """Amounts of a topic: the sums of its partitions."""
+def topic_state(
+    value: TopicDescription, shown: list[topic.PartitionState] | None = None
+) -> topic.TopicState:
+    """Amounts of a topic: the sums of its partitions.
+
+    Args: shown: its partitions' states, if they were converted before.
+    """
     states = value.partitions
     return topic.TopicState(
         createTimestamp=value.topic.created_ms,
         topicStatus=topic.TopicStatus(value.topic.status),
-        messageNumber=sum(state.messages for state in states),
-        messageBytes=sum(state.bytes_count for state in states),
-        partitionStates=[_partition_state(state) for state in states],
-        totalMessageNumber=sum(state.total_messages for state in states),
-        totalMessageBytes=sum(state.total_bytes for state in states),
+        messageNumber=sum([state.messages for state in states]),
+        messageBytes=sum([state.bytes_count for state in states]),
+        partitionStates=list(map(partition_state, states)) if shown is None else shown,
+        totalMessageNumber=sum([state.total_messages for state in states]),
+        totalMessageBytes=sum([state.total_bytes for state in states]),
     )
 
 
-def _partition_state(state: PartitionState) -> topic.PartitionState:
+def partition_state(state: PartitionState) -> topic.PartitionState:
+    """Amounts of a partition."""
     return topic.PartitionState(
         partitionId=state.partition,
         startOffset=state.start_offset,

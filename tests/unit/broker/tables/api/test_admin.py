@@ -82,7 +82,7 @@ async def test_what_no_table_can_be_is_refused(
     async with world() as w:
         with pytest.raises(error):
             await w.broker.table_admin.create(ALICE, name, spec)
-        assert w.broker.table_admin.list(ALICE) == []
+        assert await w.broker.table_admin.list(ALICE) == []
 
 
 async def test_a_name_is_taken_until_its_table_is_dropped() -> None:
@@ -211,7 +211,7 @@ async def test_a_grantee_sees_its_own_grants_and_the_public_ones() -> None:
             team_acl={"CIred": (TeamRight.READ,)},
         )
         admin = w.broker.table_admin
-        (listed,) = admin.list(BOB)
+        (listed,) = await admin.list(BOB)
         for seen in (await admin.describe(BOB, "alice/people"), listed):
             assert seen.app_acl == {"bob": (read,), "any": (public,)}
             assert seen.team_acl == {}
@@ -245,7 +245,7 @@ async def test_a_list_has_own_and_granted_tables() -> None:
         await make(w.broker, name="a")
         await w.broker.table_admin.create(BOB, "c", TableSpec(schema=PLAIN))
         listed = {
-            who.id: [(item.owner, item.name) for item in w.broker.table_admin.list(who)]
+            who.id: [(item.owner, item.name) for item in await w.broker.table_admin.list(who)]
             for who in (ALICE, BOB, ADMIN, GUEST)
         }
         assert listed == {

@@ -142,7 +142,7 @@ async def _matching(services: Services, call: KafkaCall, asked: Filter) -> list[
 async def _topics(services: Services, call: KafkaCall, name: str) -> Sequence[Topic]:
     broker, caller = services.broker, call.caller
     if not name:
-        return broker.overview.visible_topics(caller)
+        return await broker.overview.listed_topics(caller)
     find = broker.context.find_topic
     try:
         return [await found(services, lambda: find(caller, Permission.DESCRIBE_TOPIC, name))]
