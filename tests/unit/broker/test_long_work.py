@@ -126,6 +126,16 @@ async def test_many_items_are_converted_in_pieces_and_few_at_once() -> None:
     assert (work.counters.turns, work.counters.pauses) == (1, 4)
 
 
+async def test_items_count_by_their_weight() -> None:
+    work = LongWork(None, waiting_max=10)
+    rows = [range(SHORT_ITEMS // 2), range(SHORT_ITEMS // 2), range(0), range(9 * SHORT_ITEMS)]
+    assert await work.each("a", rows[:2], len, weight=len) == [128, 128]
+    assert work.counters.turns == 0
+    assert await work.each("a", rows, len, weight=len) == [128, 128, 0, 9 * SHORT_ITEMS]
+    assert (work.counters.turns, work.counters.pauses) == (1, 3)
+    assert await work.each("a", (), len, weight=len) == []
+
+
 async def test_a_cancelled_call_keeps_its_turn_until_its_thread_is_free() -> None:
     threads = Threads()
     work = LongWork(threads, waiting_max=10)
