@@ -87,18 +87,8 @@ class OverviewService:
         self._logs = RemoteLogs(context)
         self._samples: dict[str, deque[_Sample]] = {}  # of the last minute, oldest first
 
-    def visible_topics(self, caller: Principal) -> Sequence[Topic]:
-        """Every topic that the caller may describe, by name."""
-        bits = int(Permission.DESCRIBE_TOPIC)
-        found = [
-            topic
-            for topic in of_tenants(self._context.topics.all())
-            if permissions_of(caller, topic) & bits
-        ]
-        return sorted(found, key=attrgetter("name", "owner"))
-
     async def listed_topics(self, caller: Principal) -> Sequence[Topic]:
-        """Like ``visible_topics``, in pieces."""
+        """Every topic that the caller may describe, by name."""
         return await visible_in_pieces(self._context, caller, Permission.DESCRIBE_TOPIC)
 
     async def usable_topics(self, caller: Principal) -> Sequence[Topic]:
@@ -133,7 +123,7 @@ class OverviewService:
     async def overview_of(
         self, caller: Principal, topics: Sequence[Topic]
     ) -> Sequence[TopicOverview]:
-        """These of ``visible_topics``, in order."""
+        """These of ``listed_topics``, in order."""
         amounts = await self._amounts(topics)
         lags = await self.lags(caller, topics)
         now_s = asyncio.get_running_loop().time()
