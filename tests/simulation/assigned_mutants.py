@@ -30,7 +30,7 @@ def accept_commits_of_former_epochs(patch: pytest.MonkeyPatch) -> None:
 
 
 def give_what_another_member_has_not_given_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ConsumerGroup, "_held_by_others", lambda self, member: frozenset())
+    patch.setattr(ConsumerGroup, "_held_by_others", lambda self, member, wanted: frozenset())
 
 
 def take_every_heartbeat_for_a_confirmation(patch: pytest.MonkeyPatch) -> None:

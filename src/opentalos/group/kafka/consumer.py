@@ -1,16 +1,28 @@
 """ConsumerGroup: members of a group whose assignments the server decides; pure.
 
 Heartbeats are all that members send; each is answered at once. A partition is given to a member
-only after the former one has given it back, or is no member any more.
+only after the former one has given it back, or is no member any more. A small target is decided
+with the heartbeat that needs it; a large one by who drives the machine (``undecided``), and until
+then members have what they had, and new ones nothing.
 
 Source: Apache Kafka 4.3, protocol guide; KIP-848; KIP-1082 (ids made by clients).
 """
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from opentalos.group.kafka.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Target, TopicPart
+from opentalos.group.kafka.assignors import (
+    ASSIGNORS,
+    DEFAULT_ASSIGNOR,
+    Counts,
+    Subscriptions,
+    Target,
+    TopicPart,
+    no_pause,
+)
 from opentalos.group.kafka.consumer_member import (
     JOINS,
     LEAVES,
@@ -20,10 +32,30 @@ from opentalos.group.kafka.consumer_member import (
     ConsumerMember,
     Parts,
 )
+from opentalos.group.kafka.group_topics import GroupTopics
 from opentalos.group.kafka.values import GroupState, MemberId, Refusal
 from opentalos.model.settings.kafka import KafkaGroupLimits
 
 _EPOCH_MIN = LEAVES_FOR_A_WHILE
+DECIDED_AT_ONCE: Final = 500  # members, what they subscribe to, and partitions: less than 1 ms
+REMOVED_AT_ONCE: Final = 5_000  # topics that members read who are removed together
+_NO_TOPICS: Final = frozenset[str]()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undecided:
+    """What a target is decided from; nothing in it changes."""
+
+    epoch: int
+    assignor: str
+    subscriptions: Subscriptions
+    counts: Counts
+    before: Target
+
+    def decide(self, pause: Callable[[], None] = no_pause) -> Target:
+        """The target. ``pause`` is called after each piece of about 1 ms."""
+        assign = ASSIGNORS[self.assignor]
+        return assign(self.subscriptions, self.counts, self.before, pause)
 
 
 class ConsumerGroup:
@@ -39,7 +71,7 @@ class ConsumerGroup:
         self.target: Target = {}
         self.members: dict[str, ConsumerMember] = {}
         self._instances: dict[str, str] = {}
-        self._counts: Mapping[str, int] = {}
+        self.topics = GroupTopics()
         self._removed: list[str] = []
         self.memory_bytes = 0  # what members and assignments take
 
@@ -66,31 +98,56 @@ class ConsumerGroup:
         )
         return GroupState.STABLE if settled else GroupState.RECONCILING
 
+    @property
+    def decides_later(self) -> bool:
+        """Whether a target is to be decided that is too large for a heartbeat."""
+        return self.epoch > self.target_epoch and bool(self.members) and self._is_large
+
+    @property
+    def _is_large(self) -> bool:
+        topics = self.topics
+        return len(self.members) + topics.read + topics.partitions > DECIDED_AT_ONCE
+
     def deadline_s(self) -> float:
         """When ``tick`` has something to do; infinity: never."""
         members = self.members.values()
         return min((min(m.expires_s, m.revoke_until_s) for m in members), default=math.inf)
 
     def tick(self, now_s: float) -> None:
-        """Remove members without heartbeats, and those that do not give partitions back."""
+        """Remove members without heartbeats, and those that do not give partitions back.
+
+        If they are many, some are left, for which something is to be done at once.
+        """
+        removed = 0
         for member in list(self.members.values()):
             if min(member.expires_s, member.revoke_until_s) <= now_s:
+                removed += len(member.topics)
                 self._remove(member)
+                if removed > REMOVED_AT_ONCE:
+                    return
 
     def heartbeat(
         self, now_s: float, heartbeat: ConsumerHeartbeat, counts: Mapping[str, int]
     ) -> ConsumerAnswer:
-        """A member joins, stays or leaves. ``counts``: partitions of every topic of the group."""
+        """A member joins, stays or leaves. ``counts``: partitions of the topics that it reads."""
         refusal = self._refusal(heartbeat)
         if refusal is not None:
             return ConsumerAnswer(refusal=refusal, member=heartbeat.who.member)
         if heartbeat.epoch < JOINS:
             return self._leave(heartbeat)
-        member = self._joined(heartbeat) if heartbeat.epoch == JOINS else self._of(heartbeat)
-        changed = member.take(heartbeat) or heartbeat.epoch == JOINS
-        if changed or counts != self._counts:
-            self._counts = dict(counts)
+        text = self._too_many(heartbeat, counts)
+        if text:
+            refusal, name = Refusal.GROUP_MAX_SIZE_REACHED, heartbeat.who.member
+            return ConsumerAnswer(refusal=refusal, text=text, member=name)
+        joins = heartbeat.epoch == JOINS
+        member = self._joined(heartbeat) if joins else self._of(heartbeat)
+        topics = member.topics
+        changed = member.take(heartbeat) or joins
+        self.topics.replace(topics, member.topics, counts)
+        if self.topics.resize(counts) or changed:
             self.epoch += 1
+        if joins:
+            member.since = self.epoch
         member.revive(now_s + self._limits.consumer_session_s)
         self._decide()
         before = member.assigned
@@ -141,6 +198,21 @@ class ConsumerGroup:
             return Refusal.INVALID_REQUEST
         return None if epoch < JOINS else _fence(member, heartbeat)
 
+    def _too_many(self, heartbeat: ConsumerHeartbeat, counts: Mapping[str, int]) -> str:
+        """Why the topics of the group would have too many partitions; empty: they do not."""
+        known = self.members.get(heartbeat.who.member)
+        if known is None and heartbeat.who.instance is not None:
+            known = self.members.get(self._instances.get(heartbeat.who.instance, ""))
+        before = known.topics if known is not None else _NO_TOPICS
+        after = before if heartbeat.topics is None else heartbeat.topics
+        total, limit = self.topics.partitions_with(before, after, counts), self._limits
+        if total <= max(limit.partitions_max, self.topics.partitions):
+            return ""
+        return (
+            f"partitions of the topics that a consumer group reads: limit {limit.partitions_max} "
+            f"([kafka_group] partitions_max), measured {total}"
+        )
+
     def _of(self, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
         return self.members[heartbeat.who.member]
 
@@ -175,6 +247,7 @@ class ConsumerGroup:
 
     def _remove(self, member: ConsumerMember) -> None:
         self.memory_bytes += member.count(0)
+        self.topics.replace(member.topics, _NO_TOPICS, {})
         del self.members[member.who.member]
         if member.who.instance is not None:
             self._instances.pop(member.who.instance, None)
@@ -183,15 +256,33 @@ class ConsumerGroup:
 
     # --- what ----------------------------------------------------------------------------------
 
-    def _decide(self) -> None:
-        """A target for every member, when members or topics have changed."""
-        if self.epoch <= self.target_epoch:
-            return
+    def undecided(self) -> Undecided | None:
+        """What is to be decided, since members or topics have changed."""
+        if self.epoch <= self.target_epoch or not self.members:
+            return None
         wishes = Counter(m.assignor for m in self.members.values() if m.assignor)
-        self.assignor = max(sorted(wishes), key=lambda a: wishes[a], default=DEFAULT_ASSIGNOR)
-        subscriptions = {name: member.topics for name, member in self.members.items()}
-        self.target = ASSIGNORS[self.assignor](subscriptions, self._counts, self.target)
-        self.target_epoch = self.epoch
+        return Undecided(
+            epoch=self.epoch,
+            assignor=max(sorted(wishes), key=lambda a: wishes[a], default=DEFAULT_ASSIGNOR),
+            subscriptions={name: member.topics for name, member in self.members.items()},
+            counts=dict(self.topics.counts),
+            before=self.target,
+        )
+
+    def decided(self, undecided: Undecided, target: Target) -> None:
+        """Take a target, unless there is a later one.
+
+        If members or topics have changed since, it is taken all the same, so that members that
+        keep coming cannot put off every target.
+        """
+        if undecided.epoch > self.target_epoch:
+            self.assignor, self.target = undecided.assignor, target
+            self.target_epoch = undecided.epoch
+
+    def _decide(self) -> None:
+        undecided = None if self._is_large else self.undecided()
+        if undecided is not None:
+            self.decided(undecided, undecided.decide())
 
     def _reconcile(self, now_s: float, member: ConsumerMember, owned: Parts | None) -> None:
         """Bring a member nearer to its target: first it gives back, then it is given."""
@@ -200,6 +291,10 @@ class ConsumerGroup:
                 return
             # A new epoch, also if it has to give back more: late commits from before must not fit.
             member.advance(member.revoke_epoch, member.assigned, waits=True)
+        if member.since > self.target_epoch:
+            # The target is of a time before it joined. Its epoch is new: commits from before fail.
+            member.advance(member.since, frozenset(), waits=True)
+            return
         if member.epoch == self.target_epoch and not member.waits:
             return
         target = self.target.get(member.who.member, frozenset())
@@ -209,13 +304,21 @@ class ConsumerGroup:
             return
         kept = member.assigned & target
         wanted = target - kept
-        others = self._held_by_others(member) if wanted else frozenset()
+        if wanted and self.epoch > self.target_epoch:
+            # It may read other topics by now.
+            wanted = frozenset([part for part in wanted if part.topic in member.topics])
+        others = self._held_by_others(member, wanted) if wanted else wanted
         free = wanted - others
         member.advance(self.target_epoch, kept | free, waits=free != wanted)
 
-    def _held_by_others(self, member: ConsumerMember) -> frozenset[TopicPart]:
-        others = (other.holds for other in self.members.values() if other is not member)
-        return frozenset[TopicPart]().union(*others)
+    def _held_by_others(self, member: ConsumerMember, wanted: Parts) -> Parts:
+        held: set[TopicPart] = set()
+        for other in self.members.values():
+            if other is not member:
+                # An intersection costs what the smaller one has.
+                held |= wanted & other.assigned
+                held |= wanted & other.revoking
+        return frozenset(held)
 
 
 def _fence(member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> Refusal | None:

@@ -39,7 +39,8 @@ class ConsumerHeartbeat:
     def memory_bytes(self) -> int:
         """What the member takes by what it says here."""
         texts = (self.who.instance, self.client_id, self.host, self.rack, self.regex, self.regex)
-        names = sum(_NAME_BYTES + text_bytes(name) for name in self.names or ())
+        # One text, as there may be thousands of names.
+        names = len(self.names or ()) * _NAME_BYTES + text_bytes("".join(self.names or ()))
         known = len(self.topics or ()) * _TOPIC_BYTES
         given = sum(text_bytes(text) for text in texts if text)
         return MEMBER_BYTES + _ID_COPIES * text_bytes(self.who.member) + given + names + known
@@ -69,6 +70,7 @@ class ConsumerMember:
     regex: str | None = None
     topics: frozenset[str] = frozenset()
     assignor: str | None = None
+    since: int = 0  # the epoch of the group in which it joined
     epoch: int = 0
     previous_epoch: int = -1
     assigned: Parts = frozenset()
@@ -79,11 +81,6 @@ class ConsumerMember:
     waits: bool = False  # for partitions that others still have
     said_bytes: int = 0  # what it takes without its assignment
     counted_bytes: int = 0  # what its group counts for it
-
-    @property
-    def holds(self) -> Parts:
-        """What nobody else may be given now."""
-        return self.assigned | self.revoking
 
     @property
     def memory_bytes(self) -> int:

@@ -45,6 +45,7 @@ class KafkaGroupLimits:
     groups_max: int = 10_000  # with members, of this server
     groups_of_tenant_max: int = 2_000  # of them, of one tenant
     members_max: int = 1_000  # per group
+    partitions_max: int = 50_000  # of a group's topics, if the server decides its assignments
     members_bytes_max: int = 256 << 20  # of all members' metadata and assignments, this server
     members_bytes_of_tenant_max: int = 64 << 20  # of them, of one tenant
     metadata_bytes_max: int = 64 << 10  # that a member sends in one join; all its protocols
@@ -65,6 +66,7 @@ class KafkaGroupLimits:
             "need 0 < groups_of_tenant_max <= groups_max",
         )
         need(self.members_max > 0, "need members_max > 0")
+        need(self.partitions_max > 0, "need partitions_max > 0")
         sizes = (self.metadata_bytes_max, self.assignment_bytes_max)
         need(min(sizes) >= 1 << 10, "need metadata_bytes_max, assignment_bytes_max >= 1 KiB")
         need(

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.loop_steps import LoopSteps
+from tests.loop_steps import CALLS_MAX, Beside, LoopSteps
 from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE
 
@@ -34,7 +34,6 @@ from opentalos.wire.kafka.apis import SIZE, Api, ApiKey, api_of, read_response, 
 from opentalos.wire.kafka.codec import Cursor
 from opentalos.wire.kafka.spec import Field, KafkaStruct, StructSpec, includes
 
-CALLS_MAX = 7_000  # of functions, which take about 1 ms
 MANY = 3_000  # items, so that two calls for each exceed a piece
 PARTITIONS = 40
 GIVEN_UP_S = 600.0
@@ -43,22 +42,6 @@ TOPIC = "orders"
 # Fields with a meaning; others get a value of their type.
 SMALL_NUMBERS = ("partition_index", "partition", "index", "partitions", "partition_indexes")
 TOPICS = ("name", "topic", "topics", "topic_names", "subscribed_topic_names", "resource_name")
-
-
-class Beside:
-    """In place of threads: each piece of what they do counts as a step."""
-
-    def __init__(self, steps: LoopSteps) -> None:
-        self._steps = steps
-
-    async def run(self, work: Callable[..., Any], *args: Any) -> Any:
-        self._steps.cut("the loop")
-        found = work(*args)
-        self.yield_lock()
-        return found
-
-    def yield_lock(self) -> None:
-        self._steps.cut("a thread")
 
 
 class Filled:

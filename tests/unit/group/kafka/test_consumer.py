@@ -1,7 +1,7 @@
 """Groups whose assignments the server decides: heartbeats, and random histories."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opentalos.group.kafka.assignors import TopicPart, assign_range, assign_uniform
-from opentalos.group.kafka.consumer import ConsumerGroup
+from opentalos.group.kafka.consumer import ConsumerGroup, Undecided
 from opentalos.group.kafka.consumer_member import (
     ConsumerAnswer,
     ConsumerHeartbeat,
@@ -196,13 +196,19 @@ class Client:
     owned: Parts = frozenset()
 
 
-def play(seed: int, group: ConsumerGroup) -> set[str]:
-    """What broke a promise in one history of the seed."""
+def play(seed: int, group: ConsumerGroup, *, later: bool = False) -> set[str]:
+    """What broke a promise in one history of the seed. ``later``: targets take time to decide."""
     random, now_s, anomalies = Random(seed), 0.0, set[str]()
+    undecided: Undecided | None = None
     clients = [Client(f"m{n}") for n in range(4)]
     late: list[tuple[Client, int, Parts]] = []
     for _ in range(300):
         client = random.choice(clients)
+        if later and undecided is None:
+            undecided = group.undecided()
+        elif undecided is not None and random.random() < 0.2:
+            group.decided(undecided, undecided.decide())
+            undecided = None
         action = random.random()
         if action < 0.75:
             answer = group.heartbeat(now_s, _next(client), COUNTS)
@@ -224,8 +230,9 @@ def play(seed: int, group: ConsumerGroup) -> set[str]:
         stale, epoch, held = random.choice(late)
         newest = {part for part, owner in owners.items() if owner != stale.member}
         if epoch > 0 and group.check(MemberId(stale.member), epoch) is None:
-            current = group.members[stale.member].holds
-            if any(part in newest and part not in current for part in held):
+            current = group.members[stale.member]
+            may = current.assigned | current.revoking
+            if any(part in newest and part not in may for part in held):
                 anomalies.add("stale-commit")
     return anomalies
 
@@ -248,7 +255,7 @@ def _obey(client: Client, answer: ConsumerAnswer) -> None:
 class Hasty(ConsumerGroup):
     """Partitions are given before the former member gave them back."""
 
-    def _held_by_others(self, member: ConsumerMember) -> Parts:
+    def _held_by_others(self, member: ConsumerMember, wanted: Parts) -> Parts:
         return frozenset()
 
 
@@ -263,6 +270,83 @@ class AnyEpoch(ConsumerGroup):
 @given(st.integers(0, 1 << 30))
 def test_random_histories_have_one_owner_of_a_partition(seed: int) -> None:
     assert play(seed, ConsumerGroup(LIMITS)) == set()
+
+
+@pytest.fixture
+def nothing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opentalos.group.kafka.consumer.DECIDED_AT_ONCE", 0)
+
+
+@pytest.mark.usefixtures("nothing_at_once")
+def test_random_histories_with_late_targets_have_one_owner_of_a_partition() -> None:
+    assert [play(seed, ConsumerGroup(LIMITS), later=True) for seed in range(100)] == [set()] * 100
+    # That so many mistakes are found shows that partitions are given to members.
+    found = [play(seed, Hasty(LIMITS), later=True) for seed in range(SEEDS)]
+    assert sum("two-owners" in anomalies for anomalies in found) >= 3
+
+
+@pytest.mark.usefixtures("nothing_at_once")
+def test_until_a_target_is_decided_members_have_what_they_had() -> None:
+    group = ConsumerGroup(LIMITS)
+    first = group.heartbeat(0.0, beat("a", 0), COUNTS)
+    assert (first.epoch, first.assignment) == (1, frozenset())
+    assert group.state is GroupState.ASSIGNING
+    assert decide(group)
+    given = group.heartbeat(1.0, beat("a", 1), COUNTS)
+    assert (given.epoch, given.assignment) == (1, parts(0, 1, 2, 3, 4, 5))
+    early = group.undecided()
+    assert early is None
+    second = group.heartbeat(1.0, beat("b", 0), COUNTS)
+    assert (second.epoch, second.assignment) == (2, frozenset())
+    undecided = group.undecided()
+    third = group.heartbeat(1.0, beat("c", 0), COUNTS)
+    assert (third.epoch, third.assignment) == (3, frozenset())
+    assert group.heartbeat(1.0, beat("a", 1), COUNTS).assignment is None
+    assert undecided is not None
+    group.decided(undecided, undecided.decide())  # of a time before the third one joined
+    assert group.heartbeat(2.0, beat("a", 1), COUNTS).assignment == parts(0, 1, 2)
+    assert group.heartbeat(2.0, beat("c", 3), COUNTS).assignment is None
+    assert decide(group)
+    assert group.target_epoch == 3
+    group.decided(undecided, undecided.decide())
+    assert group.target_epoch == 3  # what is older is not taken
+
+
+@pytest.mark.usefixtures("nothing_at_once")
+def test_a_member_that_joins_again_before_a_target_cannot_commit_as_before() -> None:
+    group = ConsumerGroup(LIMITS)
+    group.heartbeat(0.0, beat("a", 0), COUNTS)
+    assert decide(group)
+    assert group.heartbeat(1.0, beat("a", 1), COUNTS).assignment == parts(0, 1, 2, 3, 4, 5)
+    assert group.heartbeat(2.0, beat("a", 0), COUNTS).assignment == frozenset()
+    assert group.check(MemberId("a"), 1) is Refusal.STALE_MEMBER_EPOCH
+    assert decide(group)
+    assert group.heartbeat(3.0, beat("a", 2), COUNTS).assignment == parts(0, 1, 2, 3, 4, 5)
+
+
+def decide(group: ConsumerGroup) -> bool:
+    undecided = group.undecided()
+    if undecided is not None:
+        group.decided(undecided, undecided.decide())
+    return undecided is not None
+
+
+def test_topics_with_too_many_partitions_are_refused() -> None:
+    group = ConsumerGroup(replace(LIMITS, partitions_max=10))
+    counts = {"t": 6, "u": 4, "v": 1}
+    group.heartbeat(0.0, beat("a", 0, topics=frozenset("tu")), counts)
+    refused = group.heartbeat(0.0, beat("b", 0, topics=frozenset("uv")), counts)
+    assert refused.refusal is Refusal.GROUP_MAX_SIZE_REACHED
+    assert "limit 10 ([kafka_group] partitions_max), measured 11" in refused.text
+    assert set(group.members) == {"a"}
+    # Its own topics do not count twice, and those that nobody reads any more not at all.
+    other = group.heartbeat(0.0, beat("a", 1, topics=frozenset("tv")), counts)
+    assert (other.refusal, group.topics.partitions) == (None, 7)
+    assert group.heartbeat(0.0, beat("b", 0, topics=frozenset("tv")), counts).refusal is None
+    group.heartbeat(0.0, beat("a", -1), {})
+    assert (group.topics.counts, group.topics.read) == ({"t": 6, "v": 1}, 2)
+    group.tick(99.0)
+    assert (group.topics.counts, group.topics.partitions, group.topics.read) == ({}, 0, 0)
 
 
 @pytest.mark.parametrize(("mutant", "anomaly"), [(Hasty, "two-owners"), (AnyEpoch, "stale-commit")])

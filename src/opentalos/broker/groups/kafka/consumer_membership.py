@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.groups.group_names import user_of
 from opentalos.broker.groups.kafka.groups import KafkaGroups
-from opentalos.broker.groups.kafka.hosted import GroupName
-from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup
-from opentalos.broker.groups.kafka.scope import readable_topics
+from opentalos.broker.groups.kafka.hosted import LOOKED_UP_AT_ONCE, GroupName
+from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup, ReadTopics
+from opentalos.broker.groups.kafka.scope import has_workers, readable_topic, readable_topics
 from opentalos.catalog.topics.pattern import Pattern
 from opentalos.catalog.topics.topic import Topic
 from opentalos.group.kafka.consumer_member import JOINS, ConsumerAnswer, ConsumerHeartbeat
@@ -72,11 +71,12 @@ class KafkaConsumerService:
             topics = await self._topics(caller, name, heartbeat, shown)
         except BadRequest as error:
             return ConsumerAnswer(refusal=Refusal.INVALID_REGULAR_EXPRESSION, text=str(error))
-        if heartbeat.epoch == JOINS and await self._has_workers(caller, name, topics):
+        if heartbeat.epoch == JOINS and await self._has_workers(caller, name, topics or {}):
             text = "workers of another protocol read under the group's name"
             return ConsumerAnswer(refusal=Refusal.GROUP_ID_NOT_FOUND, text=text)
         if topics is not None:
             heartbeat = replace(heartbeat, topics=frozenset(topics))
+        found = ReadTopics(topics or {}, await self._counts(topics or {}))
         # From here to the machine nothing waits, so nobody makes the group twice.
         hosted = self._groups.find(name)
         if hosted is None and heartbeat.epoch == JOINS:
@@ -86,16 +86,19 @@ class KafkaConsumerService:
         if not isinstance(hosted, HostedConsumerGroup):
             text = "the group has members that assign partitions themselves"
             return ConsumerAnswer(refusal=Refusal.GROUP_ID_NOT_FOUND, text=text)
-        return await hosted.heartbeat(caller, heartbeat, topics or {})
+        return await hosted.heartbeat(caller, heartbeat, found)
 
     async def _has_workers(
-        self, caller: Principal, name: GroupName, topics: Mapping[str, Topic] | None
+        self, caller: Principal, name: GroupName, topics: Mapping[str, Topic]
     ) -> bool:
-        for topic in (topics or {}).values():
-            user = user_of(caller, topic, name.name)
-            if await self._groups.leases.workers(user, topic.consumer_partitions):
-                return True
-        return False
+        leases = self._groups.leases
+        return await has_workers(self._context, leases, caller, name.name, topics.values())
+
+    async def _counts(self, topics: Mapping[str, Topic]) -> Mapping[str, int]:
+        counts: dict[str, int] = {}
+        async for some in self._context.work.pieces(list(topics.values())):
+            counts.update((topic.uuid, topic.consumer_partitions) for topic in some)
+        return counts
 
     async def _topics(
         self,
@@ -123,10 +126,11 @@ class KafkaConsumerService:
         if len(names or ()) > NAMES_MAX:
             raise BadRequest(f"a subscription has at most {NAMES_MAX} topics")
         found: dict[str, Topic] = {}
-        for topic_name in names or ():
-            pair = self._groups.topic_user(caller, name.name, topic_name)
-            if pair is not None:
-                found[pair[0].uuid] = pair[0]
+        async for some in self._context.work.pieces(names or (), LOOKED_UP_AT_ONCE):
+            for topic_name in some:
+                topic = readable_topic(self._context, caller, topic_name)
+                if topic is not None:
+                    found[topic.uuid] = topic
         if regex:
             found.update(await self._matching(caller, (name, heartbeat.who.member), regex, shown))
         return found

@@ -10,14 +10,15 @@ from opentalos.broker.groups.group_names import user_of
 from opentalos.broker.groups.kafka.hosted import GroupName, Hosted, HostedGroup
 from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup
 from opentalos.broker.groups.kafka.member_bytes import MemberBytes
+from opentalos.broker.groups.kafka.scope import readable_topic
 from opentalos.catalog.topics.topic import Topic
 from opentalos.group.coordinator import Coordinator
 from opentalos.group.directory import GroupUser
 from opentalos.group.kafka.classic import ClassicGroup
 from opentalos.group.kafka.consumer import ConsumerGroup
 from opentalos.group.kafka.leases import worker_of
-from opentalos.model.errors import PartitionNotServing, TalosError, TooManyConsumers
-from opentalos.model.identity import Permission, Principal
+from opentalos.model.errors import PartitionNotServing, TooManyConsumers
+from opentalos.model.identity import Principal
 from opentalos.model.names import check_group_name
 
 _LOG = logging.getLogger("opentalos.group")
@@ -32,7 +33,7 @@ class KafkaGroups:
 
     def __init__(self, context: BrokerContext, groups: Coordinator) -> None:
         self._context = context
-        self.leases = groups.kafka
+        self.leases, self.work = groups.kafka, context.work
         self._groups: dict[GroupName, Hosted] = {}
         self.tenants: dict[str, set[str]] = {}  # those whose group has members, by its name
         self._members: dict[str, set[Hosted]] = {}  # by worker id, which clients may choose
@@ -111,11 +112,8 @@ class KafkaGroups:
         self, caller: Principal, name: str, topic_name: str
     ) -> tuple[Topic, GroupUser] | None:
         """The topic and the group on it, if the caller may read it."""
-        try:
-            topic = self._context.find_topic(caller, Permission.GET_MESSAGE, topic_name)
-        except TalosError:
-            return None
-        return topic, user_of(caller, topic, name)
+        topic = readable_topic(self._context, caller, topic_name)
+        return None if topic is None else (topic, user_of(caller, topic, name))
 
     def is_elsewhere(self, worker: str, group: object) -> bool:
         """Whether a worker id is of a live member of another group."""

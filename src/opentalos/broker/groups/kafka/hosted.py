@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, assigned_partitions
 from opentalos.broker.groups.kafka.member_bytes import MemberBytes
+from opentalos.broker.long_work import LongWork
 from opentalos.broker.values import Topic
 from opentalos.group.directory import GroupUser
 from opentalos.group.kafka.classic import ClassicGroup
@@ -30,6 +31,8 @@ from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.identity import Principal
 
 _LOG = logging.getLogger("opentalos.group")
+GRANTED_AT_ONCE = 32  # partitions, each of which is a write
+LOOKED_UP_AT_ONCE = 128  # topics
 CLASSIC_TYPE = "classic"
 CONSUMER_TYPE = "consumer"
 O = TypeVar("O", JoinOutcome, SyncOutcome)  # noqa: E741
@@ -112,6 +115,7 @@ class Hosted(Protocol):
 class Surroundings(Protocol):
     """What a group needs of its server; ``groups.py`` has it.
 
+    ``work``: what is long takes its turn there.
     ``topic_user``: the topic of a name and the group on it, if the caller may read it, else None.
     ``is_elsewhere``: whether a worker id is of a live member of another group. ``spawn``: a task
     that ends with the server. ``changed``: the group's members may have changed.
@@ -119,6 +123,7 @@ class Surroundings(Protocol):
 
     leases: KafkaLeases
     memory: MemberBytes
+    work: LongWork
 
     def topic_user(
         self, caller: Principal, name: str, topic: str

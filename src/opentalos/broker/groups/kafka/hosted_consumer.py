@@ -1,11 +1,15 @@
 """HostedConsumerGroup: one group whose assignments the server decides, at its coordinator."""
 
+import logging
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from opentalos.broker.groups.group_names import user_of
 from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, write_assignment
 from opentalos.broker.groups.kafka.hosted import (
     CONSUMER_TYPE,
+    GRANTED_AT_ONCE,
+    LOOKED_UP_AT_ONCE,
     GroupName,
     Holder,
     HostedMembers,
@@ -30,7 +34,17 @@ from opentalos.group.kafka.values import (
     MemberId,
     Refusal,
 )
+from opentalos.model.errors import Unavailable
 from opentalos.model.identity import Principal
+
+_LOG = logging.getLogger("opentalos.group")
+
+
+class ReadTopics(NamedTuple):
+    """What a member reads, by uuid: topics, and their partitions."""
+
+    topics: Mapping[str, Topic]
+    counts: Mapping[str, int]
 
 
 class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
@@ -39,11 +53,12 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
     def __init__(self, name: GroupName, machine: ConsumerGroup, around: Surroundings) -> None:
         super().__init__(name, machine, around)
         self.topics: dict[str, Topic] = {}  # by uuid
+        self._deciding = False
 
     async def heartbeat(
-        self, caller: Principal, heartbeat: ConsumerHeartbeat, topics: Mapping[str, Topic]
+        self, caller: Principal, heartbeat: ConsumerHeartbeat, read: ReadTopics
     ) -> ConsumerAnswer:
-        """Returns once what the member is given is granted. ``topics``: that the member reads.
+        """Returns once what the member is given is granted. ``read``: what the member reads.
 
         Raises: Unavailable, OutcomeUnknown: the member repeats the heartbeat.
         """
@@ -54,24 +69,15 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
             if text:
                 refusal, member = Refusal.GROUP_MAX_SIZE_REACHED, heartbeat.who.member
                 return ConsumerAnswer(refusal=refusal, text=text, member=member)
-        self.topics.update(topics)
-        counts = self._counts(heartbeat)
-        answer = self.machine.heartbeat(self._loop.time(), heartbeat, counts)
+        answer = self.machine.heartbeat(self._loop.time(), heartbeat, read.counts)
         if answer.refusal is None and answer.member in self.machine.members:
+            self.topics.update(read.topics)
             holder = self.holders.setdefault(answer.member, Holder(caller, heartbeat.host))
             holder.seen(caller, heartbeat.host)
         self.settle()
         if answer.assignment:
             await self._grant(answer.member, answer.assignment)
         return answer
-
-    def _counts(self, heartbeat: ConsumerHeartbeat) -> Mapping[str, int]:
-        wanted = set(heartbeat.topics or ())
-        for member in self.machine.members.values():
-            if member.who != heartbeat.who or heartbeat.topics is None:
-                wanted |= member.topics
-        self.topics = {uuid: topic for uuid, topic in self.topics.items() if uuid in wanted}
-        return {uuid: topic.consumer_partitions for uuid, topic in self.topics.items()}
 
     def check_commit(self, who: MemberId, generation: int) -> Refusal | None:
         """Whether a member may commit."""
@@ -120,44 +126,76 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
         found: dict[str, list[int]] = {}
         for uuid, partition in sorted(parts):
             if uuid in self.topics:
-                found.setdefault(self.topic_name(self.topics[uuid]), []).append(partition)
-        return found
+                found.setdefault(uuid, []).append(partition)
+        return {self.topic_name(self.topics[uuid]): found[uuid] for uuid in found}
 
     # --- inside ----------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Release what members leave, set the timer."""
+        """Release what members leave, have a large target decided, set the timer."""
         self._release(self.machine.take_removed())
+        counts = self.machine.topics.counts
+        if len(self.topics) > len(counts):  # that no member reads any more
+            self.topics = {uuid: topic for uuid, topic in self.topics.items() if uuid in counts}
+        if self.machine.decides_later and not self._deciding:
+            self._deciding = True
+            self._around.spawn(self._decide(), f"assign partitions to group {self.name.name}")
         self._around.changed(self)
         self._schedule()
+
+    async def _decide(self) -> None:
+        """Decide targets until one is of the present members and topics; in pieces."""
+        machine = self.machine
+        try:
+            while (undecided := machine.undecided()) is not None and not self.forgotten:
+                async with self._around.work.turn(self.name.tenant, patient=True) as turn:
+                    machine.decided(undecided, await turn.in_pieces(undecided.decide))
+        except Unavailable as error:  # the server stops
+            _LOG.warning("could not assign partitions to group %s: %s", self.name.name, error)
+        finally:
+            self._deciding = False
 
     async def _grant(self, member_id: str, assignment: Parts) -> None:
         holder = self.holders.get(member_id)
         if holder is None:
             return
-        wanted: dict[GroupUser, list[int]] = {}
-        uuids: dict[GroupUser, str] = {}
-        for uuid, partition in sorted(assignment):
-            topic = self.topics.get(uuid)
-            user = user_of(holder.caller, topic, self.name.name) if topic else None
-            if user is not None and not holder.holds(user, partition):
-                wanted.setdefault(user, []).append(partition)
-                uuids[user] = uuid
-        for user, partitions in wanted.items():
-            uuid = uuids[user]
+        by_topic: dict[str, list[int]] = {}
+        async for some in self._around.work.pieces(list(assignment)):
+            for uuid, partition in some:
+                by_topic.setdefault(uuid, []).append(partition)
+        async for uuids in self._around.work.pieces(sorted(by_topic), LOOKED_UP_AT_ONCE):
+            for uuid in uuids:
+                await self._grant_on(member_id, holder, uuid, by_topic[uuid])
 
-            def current(uuid: str = uuid, partitions: Sequence[int] = partitions) -> bool:
-                member = self.machine.members.get(member_id)
-                if member is None or self.forgotten:
-                    return False
-                return all(TopicPart(uuid, number) in member.assigned for number in partitions)
+    async def _grant_on(
+        self, member_id: str, holder: Holder, uuid: str, partitions: Sequence[int]
+    ) -> None:
+        topic = self.topics.get(uuid)
+        if topic is None:
+            return
+        user = user_of(holder.caller, topic, self.name.name)
+        wanted = sorted(set(partitions).difference(holder.held.get(user, ())))
+        if wanted:
+            async for some in self._around.work.pieces(wanted, GRANTED_AT_ONCE):
+                await self._grant_some(member_id, holder, user, some)
 
-            seat = self.seat_of(MemberId(member_id))
-            granted = await self._around.leases.assign(user, seat, partitions, current)
-            for other in self.holders.values():
-                if other is not holder:
-                    other.lost(user, granted)
-            if self.holders.get(member_id) is holder:
-                holder.gained(user, granted)
-            elif granted:
-                await released(self._around.leases, member_id, {user: set(granted)})
+    async def _grant_some(
+        self, member_id: str, holder: Holder, user: GroupUser, partitions: Sequence[int]
+    ) -> None:
+        wanted = frozenset(TopicPart(user.key.topic_uuid, number) for number in partitions)
+
+        def current() -> bool:
+            member = self.machine.members.get(member_id)
+            return member is not None and not self.forgotten and wanted <= member.assigned
+
+        if not current():  # the next heartbeat says what it has by then
+            return
+        seat = self.seat_of(MemberId(member_id))
+        granted = await self._around.leases.assign(user, seat, partitions, current)
+        for other in self.holders.values():
+            if other is not holder:
+                other.lost(user, granted)
+        if self.holders.get(member_id) is holder:
+            holder.gained(user, granted)
+        elif granted:
+            await released(self._around.leases, member_id, {user: set(granted)})

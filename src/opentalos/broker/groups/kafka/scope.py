@@ -1,7 +1,7 @@
 """Which topics and groups a Kafka client means and may see."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from opentalos.broker.context import BrokerContext
@@ -17,6 +17,7 @@ from opentalos.catalog.access.authorize import permissions_of
 from opentalos.catalog.topics.topic import Topic
 from opentalos.group.directory import GroupUser
 from opentalos.group.group_rows import GroupRows, own_rows
+from opentalos.group.kafka.leases import KafkaLeases
 from opentalos.group.row_format import SEPARATOR
 from opentalos.model.errors import InvalidName, TalosError
 from opentalos.model.identity import Permission, Principal
@@ -25,6 +26,7 @@ from opentalos.model.names import check_group_name
 TOPICS_AT_ONCE: Final = 32  # whose rows are read at the same time for one call
 # Names of one call that are looked up on each topic; for more of them its groups are listed.
 LOOKED_UP_MAX: Final = 8
+_LOOKUP_ITEMS: Final = 4  # finding a group on a topic takes as long as so many partitions
 TOPICS_PER_ITEM: Final = 64  # examined for the price of one item of an administrative call
 
 
@@ -148,6 +150,34 @@ async def readable_topics(context: BrokerContext, caller: Principal) -> Sequence
     topics = list(context.topics.all())
     readable = await context.work.each(caller.id, topics, is_readable)
     return [topic for topic, may_read in zip(topics, readable, strict=True) if may_read]
+
+
+def readable_topic(context: BrokerContext, caller: Principal, name: str) -> Topic | None:
+    """The topic of a name, if the caller may read it."""
+    try:
+        return context.find_topic(caller, Permission.GET_MESSAGE, name)
+    except TalosError:
+        return None
+
+
+async def has_workers(
+    context: BrokerContext,
+    leases: KafkaLeases,
+    caller: Principal,
+    group: str,
+    topics: Iterable[Topic],
+) -> bool:
+    """Whether workers of our own protocol read one of them under the group's name; in pieces."""
+    spent = 0
+    for topic in topics:
+        spent += _LOOKUP_ITEMS + topic.consumer_partitions
+        if spent > SHORT_ITEMS:
+            spent = 0
+            await context.work.pause()
+        user = user_of(caller, topic, group)
+        if await leases.workers(user, topic.consumer_partitions):
+            return True
+    return False
 
 
 def manager_if_allowed(caller: Principal, topic: Topic, group: str) -> GroupUser | None:
