@@ -200,19 +200,33 @@ class LongWork:
                 await self.pause()
             yield items[start : start + size]
 
-    async def gather(self, works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """Run all at the same time, but begin them in pieces. None of them may raise."""
+    async def gather(
+        self, works: Sequence[Coroutine[Any, Any, T]], begun: int = BEGUN_AT_ONCE
+    ) -> list[T]:
+        """Run all at the same time, but begin so many in one pass of the loop.
+
+        Raises: what the first of them raised that did, once all have ended.
+        """
         tasks: list[asyncio.Task[T]] = []
+        outcomes: list[T] = []
+        failed: Exception | None = None
         try:
-            async for some in self.pieces(works, BEGUN_AT_ONCE):
+            async for some in self.pieces(works, begun):
                 tasks += [asyncio.ensure_future(work) for work in some]
-            return [await task for task in tasks]
+            for task in tasks:
+                try:
+                    outcomes.append(await task)
+                except Exception as error:
+                    failed = failed or error
         except asyncio.CancelledError:
             for task in tasks:
                 task.cancel()
             for work in works[len(tasks) :]:
                 work.close()
             raise
+        if failed is not None:
+            raise failed
+        return outcomes
 
     async def pause(self) -> None:
         """Like ``Turn.pause``, for work that waits for others in between and so takes no turn."""

@@ -235,3 +235,24 @@ async def test_pieces_of_tenants_alternate_whatever_they_have_under_way() -> Non
     await call("one", 5)
     assert len(order) <= 2 * 5 + 1, "each has every second piece"
     await asyncio.gather(*many)
+
+
+async def test_works_begin_a_few_at_a_time_and_the_first_error_waits_for_all() -> None:
+    work, begun, ended = LongWork(None, waiting_max=10), list[int](), list[int]()
+
+    async def one(number: int) -> int:
+        begun.append(number)
+        await asyncio.sleep(0.01 * number)
+        ended.append(number)
+        if number in (2, 4):
+            raise ValueError(number)
+        return number
+
+    task = asyncio.create_task(work.gather([one(number) for number in range(6)], begun=2))
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert begun == [0, 1]
+    with pytest.raises(ValueError, match="2"):
+        await task
+    assert ended == list(range(6))
+    assert await work.gather([one(number) for number in (0, 1, 3)], begun=2) == [0, 1, 3]

@@ -88,9 +88,9 @@ class ClassicGroup:
     def tick(self, now_s: float) -> None:
         """Sessions that ended, members that did not come in time, rebalances that are complete."""
         self._pending = {name: it for name, it in self._pending.items() if it.until_s > now_s}
-        gone = [m for m in self._members.values() if not m.waits and m.expires_s <= now_s]
-        if self._sync_until_s <= now_s:
-            gone += [m for m in self._members.values() if not m.synced and m not in gone]
+        late, members = self._sync_until_s <= now_s, self._members.values()
+        gone = [m for m in members if m.expired(now_s) or (late and not m.synced)]
+        if late:
             self._sync_until_s = math.inf
         self._remove(now_s, gone)
         self._complete_join(now_s)
@@ -113,10 +113,9 @@ class ClassicGroup:
         limits = self._limits
         if not limits.session_min_s <= request.session_s <= limits.session_max_s:
             return Refusal.INVALID_SESSION_TIMEOUT
-        size = sum(len(name) + len(metadata) for name, metadata in request.protocols)
         if not request.protocol_type or not request.protocols:
             return Refusal.INCONSISTENT_GROUP_PROTOCOL
-        if size > limits.metadata_bytes_max:
+        if not request.is_small(limits.metadata_bytes_max):
             return Refusal.INVALID_REQUEST
         own = self._own_id(request.who)
         others = [m for name, m in self._members.items() if name != own]
@@ -348,7 +347,7 @@ class ClassicGroup:
         if self.state is GroupState.PREPARING:
             return Refusal.REBALANCE_IN_PROGRESS
         most = self._limits.assignment_bytes_max
-        if any(len(assignment) > most for assignment in request.assignments.values()):
+        if max(map(len, request.assignments.values()), default=0) > most:
             return Refusal.INVALID_REQUEST
         return None
 
@@ -412,7 +411,7 @@ class ClassicGroup:
     def leave(self, now_s: float, leaving: Sequence[MemberId]) -> Sequence[Refusal | None]:
         """Members leave; a static one may be named by its instance alone."""
         outcomes: list[Refusal | None] = []
-        gone: list[ClassicMember] = []
+        gone: dict[ClassicMember, None] = {}
         for who in leaving:
             if who.instance is None and self._pending.pop(who.member, None) is not None:
                 outcomes.append(None)
@@ -421,10 +420,10 @@ class ClassicGroup:
                 who = MemberId(self._instances.get(who.instance, ""), who.instance)
             refusal = self._identify(who)
             member = self._members.get(who.member)
-            if refusal is None and member is not None and member not in gone:
-                gone.append(member)
+            if refusal is None and member is not None:
+                gone[member] = None
             outcomes.append(refusal)
-        self._remove(now_s, gone)
+        self._remove(now_s, list(gone))
         self._complete_join(now_s)
         return outcomes
 

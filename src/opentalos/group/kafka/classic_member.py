@@ -67,6 +67,10 @@ class ClassicMember:
         """It cannot send heartbeats meanwhile; its wait is bounded."""
         return self.joining is not None or self.syncing is not None
 
+    def expired(self, now_s: float) -> bool:
+        """Whether its session has ended."""
+        return not self.waits and self.expires_s <= now_s
+
     def revive(self, now_s: float) -> None:
         """It gave a sign of life."""
         self.expires_s = now_s + self.session_s

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+PROTOCOLS_MAX = 64  # of one join; clients name as many as they have assignors
 MEMBER_BYTES = 1 << 10  # of a member without what it sent: its id, its places in tables
 
 
@@ -82,9 +83,17 @@ class JoinRequest:
     @property
     def memory_bytes(self) -> int:
         """What the member takes."""
-        names = (self.who.instance or "", self.client_id, self.host, self.protocol_type)
-        protocols = sum(text_bytes(name) + len(data) for name, data in self.protocols)
-        return MEMBER_BYTES + sum(map(text_bytes, names)) + protocols
+        names = [name for name, _ in self.protocols]
+        names += (self.who.instance or "", self.client_id, self.host, self.protocol_type)
+        data = sum(map(len, [metadata for _, metadata in self.protocols]))
+        return MEMBER_BYTES + text_bytes("".join(names)) + data
+
+    def is_small(self, metadata_bytes_max: int) -> bool:
+        """Whether there are few protocols, with little metadata."""
+        if len(self.protocols) > PROTOCOLS_MAX:
+            return False
+        size = sum(len(name) + len(metadata) for name, metadata in self.protocols)
+        return size <= metadata_bytes_max
 
 
 class JoinedMember(NamedTuple):

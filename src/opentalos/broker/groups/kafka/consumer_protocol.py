@@ -20,23 +20,24 @@ from opentalos.wire.kafka._generated.consumer_protocol_subscription import (
 from opentalos.wire.kafka._generated.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
 )
-from opentalos.wire.kafka.codec import Cursor, KafkaFormatError, decode, encode
+from opentalos.wire.kafka.codec import Cursor, KafkaFormatError, Pace, decode, encode
 from opentalos.wire.kafka.spec import KafkaStruct, Versions
 
 CONSUMER: Final = "consumer"
+SHORT_BYTES: Final = 8 << 10  # so many are decoded in less than 1 ms
 _VERSION: Final = struct.Struct(">h")
 T = TypeVar("T", bound=KafkaStruct)
 
 
-def subscribed_topics(metadata: bytes) -> Sequence[str]:
+def subscribed_topics(metadata: bytes, pace: Pace | None = None) -> Sequence[str]:
     """Topics that a member subscribes to; none if the bytes are something else."""
-    found = _read(ConsumerProtocolSubscription, SUBSCRIPTION_VERSIONS, metadata)
+    found = _read(ConsumerProtocolSubscription, SUBSCRIPTION_VERSIONS, metadata, pace)
     return list(found.topics) if found else []
 
 
-def assigned_partitions(assignment: bytes) -> Mapping[str, Sequence[int]]:
+def assigned_partitions(assignment: bytes, pace: Pace | None = None) -> Mapping[str, Sequence[int]]:
     """Partitions by topic; none if the bytes are something else."""
-    found = _read(ConsumerProtocolAssignment, ASSIGNMENT_VERSIONS, assignment)
+    found = _read(ConsumerProtocolAssignment, ASSIGNMENT_VERSIONS, assignment, pace)
     if found is None:
         return {}
     return {topic.topic: list(topic.partitions) for topic in found.assigned_partitions}
@@ -50,13 +51,13 @@ def write_assignment(partitions: Mapping[str, Sequence[int]]) -> bytes:
     return bytes(out)
 
 
-def _read(kind: type[T], versions: Versions, data: bytes) -> T | None:
+def _read(kind: type[T], versions: Versions, data: bytes, pace: Pace | None) -> T | None:
     if len(data) < _VERSION.size:
         return None
     (version,) = _VERSION.unpack_from(data)
     if version < versions[0]:
         return None
     try:
-        return decode(kind, min(version, versions[1]), Cursor(data, _VERSION.size))
+        return decode(kind, min(version, versions[1]), Cursor(data, _VERSION.size, pace))
     except KafkaFormatError:
         return None

@@ -35,6 +35,7 @@ class KafkaGroups:
         self._context = context
         self.leases, self.work = groups.kafka, context.work
         self._groups: dict[GroupName, Hosted] = {}
+        self._by_tenant: dict[str, dict[str, Hosted]] = {}  # by tenant and name
         self.tenants: dict[str, set[str]] = {}  # those whose group has members, by its name
         self._members: dict[str, set[Hosted]] = {}  # by worker id, which clients may choose
         self._of_group: dict[Hosted, set[str]] = {}
@@ -77,17 +78,18 @@ class KafkaGroups:
 
     def _keep(self, group: Hosted) -> None:
         self._groups[group.name] = group
+        self._by_tenant.setdefault(group.name.tenant, {})[group.name.name] = group
         self.tenants.setdefault(group.name.name, set()).add(group.name.tenant)
 
     def _check_room(self, name: GroupName) -> None:
         limits = self._context.config.kafka_group
         _check("this server", len(self._groups), limits.groups_max)
-        of_tenant = sum(1 for other in self._groups if other.tenant == name.tenant)
+        of_tenant = len(self._by_tenant.get(name.tenant, ()))
         _check(f"tenant {name.tenant}", of_tenant, limits.groups_of_tenant_max)
 
     def of_tenant(self, tenant: str) -> Mapping[str, Hosted]:
         """A tenant's groups with members, by name."""
-        return {name.name: group for name, group in self._groups.items() if name.tenant == tenant}
+        return dict(self._by_tenant.get(tenant, {}))
 
     def fresh_id(self, prefix: str) -> str:
         """A member id that nobody has or had, of a client's name."""
@@ -152,6 +154,10 @@ class KafkaGroups:
             self._leave(worker, group)
         if self._groups.get(group.name) is group:
             del self._groups[group.name]
+            named = self._by_tenant[group.name.tenant]
+            del named[group.name.name]
+            if not named:
+                del self._by_tenant[group.name.tenant]
             tenants = self.tenants[group.name.name]
             tenants.remove(group.name.tenant)
             if not tenants:

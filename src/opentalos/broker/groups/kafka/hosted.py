@@ -4,14 +4,18 @@ import asyncio
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
-from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, assigned_partitions
+from opentalos.broker.groups.kafka.consumer_protocol import (
+    CONSUMER,
+    SHORT_BYTES,
+    assigned_partitions,
+)
 from opentalos.broker.groups.kafka.member_bytes import MemberBytes
-from opentalos.broker.long_work import LongWork
+from opentalos.broker.long_work import SHORT_ITEMS, LongWork
 from opentalos.broker.values import Topic
 from opentalos.group.directory import GroupUser
 from opentalos.group.kafka.classic import ClassicGroup
@@ -29,8 +33,12 @@ from opentalos.group.kafka.values import (
 )
 from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.identity import Principal
+from opentalos.wire.kafka.codec import Pace
 
 _LOG = logging.getLogger("opentalos.group")
+_LOOKUP_ITEMS = 16  # finding a topic takes as long as so many partitions
+_BYTES_PER_ITEM = 16  # reading so many bytes does, too, as one
+GRANTS_BEGUN = 2  # of so many partitions, in one pass of the loop
 GRANTED_AT_ONCE = 32  # partitions, each of which is a write
 LOOKED_UP_AT_ONCE = 128  # topics
 CLASSIC_TYPE = "classic"
@@ -83,10 +91,9 @@ class Holder:
         """It was given partitions."""
         self.held.setdefault(user, set()).update(partitions)
 
-    def lost(self, user: GroupUser, partitions: Sequence[int]) -> None:
-        """Others were given them."""
-        if user in self.held:
-            self.held[user].difference_update(partitions)
+    def lost(self, user: GroupUser, partition: int) -> None:
+        """Another one was given it."""
+        self.held.get(user, set()).discard(partition)
 
 
 class Hosted(Protocol):
@@ -172,6 +179,7 @@ class HostedMembers(ABC, Generic[M]):
         self.name, self.machine = name, machine
         self._around = around
         self.holders: dict[str, Holder] = {}  # by member id
+        self._given: dict[tuple[GroupUser, int], Holder] = {}  # to whom last
         self.forgotten = False
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -219,11 +227,53 @@ class HostedMembers(ABC, Generic[M]):
 
     def _release(self, members: Iterable[str]) -> None:
         """They are no members any more: others may have what they held."""
-        for member in members:
-            holder = self.holders.pop(member, None)
-            if holder is not None and holder.held:
-                release = released(self._around.leases, member, holder.held)
-                self._around.spawn(release, f"release partitions of {member}")
+        gone = {member: self.holders.pop(member, None) for member in members}
+        held = {member: holder.held for member, holder in gone.items() if holder and holder.held}
+        if held:
+            self._around.spawn(self._released(held), f"release partitions of {self.name.name}")
+
+    async def _released(self, held: Mapping[str, Mapping[GroupUser, Collection[int]]]) -> None:
+        """Members are gone, and others may have their partitions."""
+        work, releases = self._around.work, list[tuple[str, GroupUser, Sequence[int]]]()
+        for member, by_user in held.items():
+            for user, partitions in by_user.items():
+                async for some in work.pieces(sorted(partitions), GRANTED_AT_ONCE):
+                    releases.append((member, user, some))
+        async for each in work.pieces(releases):
+            await work.gather([self._released_some(*it) for it in each], GRANTS_BEGUN)
+
+    async def _released_some(self, member: str, user: GroupUser, partitions: Sequence[int]) -> None:
+        holder = self.holders.get(member)
+        if holder is not None:  # it is back already, and may have some of them again
+            partitions = [part for part in partitions if not holder.holds(user, part)]
+        try:
+            await self._around.leases.release(user, worker_of(member), partitions)
+        except TalosError as error:  # its leases expire
+            _LOG.warning("could not release partitions of member %s: %s", member, error)
+
+    async def _give(
+        self,
+        member: str,
+        user: GroupUser,
+        partitions: Sequence[int],
+        current: Callable[[], bool],
+    ) -> None:
+        """Give a few partitions to a member while ``current()``."""
+        holder = self.holders.get(member)
+        if holder is None:  # it left meanwhile
+            return
+        seat = self.seat_of(MemberId(member))
+        granted = await self._around.leases.assign(user, seat, partitions, current)
+        if self.holders.get(member) is not holder:
+            if granted:
+                await self._released_some(member, user, granted)
+            return
+        for partition in granted:
+            before = self._given.get((user, partition))
+            if before is not None and before is not holder:
+                before.lost(user, partition)
+            self._given[user, partition] = holder
+        holder.gained(user, granted)
 
     def _schedule(self) -> None:
         if self._timer is not None:
@@ -374,29 +424,39 @@ class HostedGroup(HostedMembers[ClassicGroup]):
     async def _assign(self, generation: int, assignments: Mapping[str, bytes]) -> None:
         if self.machine.protocol_type != CONSUMER:
             return
-        given: set[tuple[str, int]] = set()
-        grants: list[Coroutine[Any, Any, None]] = []
+        work, given = self._around.work, set[tuple[str, int]]()
+        grants: list[tuple[int, str, GroupUser, Sequence[int]]] = []
+        spent = 0
         for member, assignment in assignments.items():
-            holder = self.holders.get(member)
-            if holder is None:
-                continue
-            for topic_name, partitions in assigned_partitions(assignment).items():
+            spent += len(assignment) // _BYTES_PER_ITEM
+            for topic_name, partitions in (await self._decoded(assignment)).items():
+                spent += _LOOKUP_ITEMS + len(partitions)
+                if spent > SHORT_ITEMS:
+                    spent = 0
+                    await work.pause()
+                holder = self.holders.get(member)
+                if holder is None:
+                    break
                 found = self._around.topic_user(holder.caller, self.name.name, topic_name)
                 if found is None:
                     continue
-                topic, user = found
-                # A decision that names a partition twice gives it to the first one.
-                wanted = [
-                    partition
-                    for partition in dict.fromkeys(partitions)
-                    if 0 <= partition < topic.consumer_partitions
-                    and (topic.uuid, partition) not in given
-                ]
-                given.update((topic.uuid, partition) for partition in wanted)
-                grants.append(self._assign_some(generation, member, user, wanted))
-        for outcome in await asyncio.gather(*grants, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
+                uuid, count, user = found[0].uuid, found[0].consumer_partitions, found[1]
+                async for some in work.pieces(partitions):
+                    # A decision that names a partition twice gives it to the first one.
+                    pairs = [(uuid, p) for p in dict.fromkeys(some) if 0 <= p < count]
+                    wanted = [pair[1] for pair in pairs if pair not in given]
+                    given.update(pairs)
+                    for start in range(0, len(wanted), GRANTED_AT_ONCE):
+                        few = wanted[start : start + GRANTED_AT_ONCE]
+                        grants.append((generation, member, user, few))
+        async for each in work.pieces(grants):
+            await work.gather([self._assign_some(*grant) for grant in each], GRANTS_BEGUN)
+
+    async def _decoded(self, assignment: bytes) -> Mapping[str, Sequence[int]]:
+        if len(assignment) <= SHORT_BYTES:
+            return assigned_partitions(assignment)
+        async with self._around.work.turn(self.name.tenant, patient=True) as turn:
+            return await turn.in_pieces(lambda pause: assigned_partitions(assignment, Pace(pause)))
 
     async def _assign_some(
         self, generation: int, member: str, user: GroupUser, wanted: Sequence[int]
@@ -406,15 +466,7 @@ class HostedGroup(HostedMembers[ClassicGroup]):
             alive = member in self.holders and not self.forgotten
             return alive and machine.generation == generation
 
-        seat = self.seat_of(MemberId(member))
-        granted = await self._around.leases.assign(user, seat, wanted, current)
-        for other, holder in self.holders.items():
-            if other != member:
-                holder.lost(user, granted)
-        if member in self.holders:
-            self.holders[member].gained(user, granted)
-        elif granted:  # it left meanwhile
-            await released(self._around.leases, member, {user: set(granted)})
+        await self._give(member, user, wanted, current)
 
     def describe(self) -> DescribedGroup:
         """As tools see it."""
@@ -439,12 +491,3 @@ class HostedGroup(HostedMembers[ClassicGroup]):
     def type(self) -> str:
         """Which protocol decides who is a member."""
         return CLASSIC_TYPE
-
-
-async def released(leases: KafkaLeases, member: str, held: Mapping[GroupUser, set[int]]) -> None:
-    """A member is gone, and others may have its partitions."""
-    for user, partitions in held.items():
-        try:
-            await leases.release(user, worker_of(member), sorted(partitions))
-        except TalosError as error:  # its leases expire
-            _LOG.warning("could not release partitions of member %s: %s", member, error)

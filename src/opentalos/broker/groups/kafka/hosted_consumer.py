@@ -15,7 +15,6 @@ from opentalos.broker.groups.kafka.hosted import (
     HostedMembers,
     Surroundings,
     member_of,
-    released,
 )
 from opentalos.broker.values import Topic
 from opentalos.group.directory import GroupUser
@@ -177,11 +176,9 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
         wanted = sorted(set(partitions).difference(holder.held.get(user, ())))
         if wanted:
             async for some in self._around.work.pieces(wanted, GRANTED_AT_ONCE):
-                await self._grant_some(member_id, holder, user, some)
+                await self._grant_some(member_id, user, some)
 
-    async def _grant_some(
-        self, member_id: str, holder: Holder, user: GroupUser, partitions: Sequence[int]
-    ) -> None:
+    async def _grant_some(self, member_id: str, user: GroupUser, partitions: Sequence[int]) -> None:
         wanted = frozenset(TopicPart(user.key.topic_uuid, number) for number in partitions)
 
         def current() -> bool:
@@ -190,12 +187,4 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
 
         if not current():  # the next heartbeat says what it has by then
             return
-        seat = self.seat_of(MemberId(member_id))
-        granted = await self._around.leases.assign(user, seat, partitions, current)
-        for other in self.holders.values():
-            if other is not holder:
-                other.lost(user, granted)
-        if self.holders.get(member_id) is holder:
-            holder.gained(user, granted)
-        elif granted:
-            await released(self._around.leases, member_id, {user: set(granted)})
+        await self._give(member_id, user, partitions, current)

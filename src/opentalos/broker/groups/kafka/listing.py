@@ -81,11 +81,11 @@ class KafkaGroupListing:
 
     async def list(self, caller: Principal) -> Sequence[ListedGroup]:
         """Groups that the caller may know of. Clients ask every server and join the answers."""
-        found = {
-            name: ListedGroup(name, group.protocol_type, group.state, group.type)
-            for name, group in self._groups.of_tenant(caller.owner_id).items()
-        }
         scope = GroupScope(self._context, self._rows, caller, ())
+        found: dict[str, ListedGroup] = {}
+        for name, hosted in self._groups.of_tenant(caller.owner_id).items():
+            found[name] = ListedGroup(name, hosted.protocol_type, hosted.state, hosted.type)
+            await scope.spend(1 + len(hosted.holders))
         topics = await scope.topics()
         for start in range(0, len(topics), TOPICS_AT_ONCE):
             some = topics[start : start + TOPICS_AT_ONCE]

@@ -1,12 +1,19 @@
 """KafkaMembershipService: Kafka clients join, stay in and leave groups."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, subscribed_topics
+from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, SHORT_BYTES, subscribed_topics
 from opentalos.broker.groups.kafka.groups import KafkaGroups
-from opentalos.broker.groups.kafka.hosted import GroupConnection, GroupName, HostedGroup
+from opentalos.broker.groups.kafka.hosted import (
+    LOOKED_UP_AT_ONCE,
+    GroupConnection,
+    GroupName,
+    HostedGroup,
+)
+from opentalos.broker.groups.kafka.scope import has_workers, readable_topic
+from opentalos.broker.values import Topic
 from opentalos.group.kafka.values import (
     JoinOutcome,
     JoinRequest,
@@ -16,6 +23,7 @@ from opentalos.group.kafka.values import (
     SyncRequest,
 )
 from opentalos.model.identity import Principal
+from opentalos.wire.kafka.codec import Pace
 
 TOPICS_CHECKED_MAX = 1_000  # of one join, for workers that read them
 
@@ -61,16 +69,29 @@ class KafkaMembershipService:
 
     async def _has_workers(self, caller: Principal, name: GroupName, request: JoinRequest) -> bool:
         """Whether workers of our own protocol read a topic under the group's name."""
-        if request.protocol_type != CONSUMER:
-            return False
-        topics = {t for _, data in request.protocols for t in subscribed_topics(data)}
-        for topic_name in sorted(topics)[:TOPICS_CHECKED_MAX]:
-            found = self._groups.topic_user(caller, name.name, topic_name)
-            if found is not None:
-                topic, user = found
-                if await self._groups.leases.workers(user, topic.consumer_partitions):
-                    return True
-        return False
+        limit = self._context.config.kafka_group.metadata_bytes_max
+        if request.protocol_type != CONSUMER or not request.is_small(limit):
+            return False  # the group refuses what is too large
+        found: list[Topic] = []
+        async for some in self._context.work.pieces(
+            await self._subscribed(caller, request), LOOKED_UP_AT_ONCE
+        ):
+            topics = (readable_topic(self._context, caller, topic) for topic in some)
+            found += [topic for topic in topics if topic is not None]
+        return await has_workers(self._context, self._groups.leases, caller, name.name, found)
+
+    async def _subscribed(self, caller: Principal, request: JoinRequest) -> Sequence[str]:
+        data = [metadata for _, metadata in request.protocols]
+
+        def read(pause: Callable[[], None] | None = None) -> Sequence[str]:
+            pace = Pace(pause) if pause else None
+            topics = {topic for each in data for topic in subscribed_topics(each, pace)}
+            return sorted(topics)[:TOPICS_CHECKED_MAX]
+
+        if sum(map(len, data)) <= SHORT_BYTES:
+            return read()
+        async with self._context.work.turn(caller.id, patient=True) as turn:
+            return await turn.in_pieces(read)
 
     async def sync(self, caller: Principal, group: str, request: SyncRequest) -> SyncOutcome:
         """Returns once the leader's decision was granted."""

@@ -7,16 +7,27 @@ from random import Random
 from typing import Any
 
 from tests.loop_steps import CALLS_MAX, Beside, LoopSteps
+from tests.unit.broker.groups.kafka.test_kafka_groups import subscription
 from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE
 
+from opentalos.broker.groups.kafka.consumer_protocol import write_assignment
 from opentalos.broker.groups.kafka.hosted import GroupName
 from opentalos.broker.groups.kafka.hosted_consumer import HostedConsumerGroup
-from opentalos.broker.groups.kafka.requests import ConsumerAnswer, ConsumerHeartbeat, MemberId
+from opentalos.broker.groups.kafka.requests import (
+    ConsumerAnswer,
+    ConsumerHeartbeat,
+    JoinOutcome,
+    JoinRequest,
+    MemberId,
+    Refusal,
+    SyncOutcome,
+    SyncRequest,
+)
 from opentalos.broker.values import Topic
 from opentalos.model.settings.kafka import KafkaGroupLimits
 
-LIMITS = KafkaGroupLimits(initial_delay_s=0.0)
+LIMITS = KafkaGroupLimits(initial_delay_s=0.2)  # in which all members join
 PASSES_MAX = 5_000
 shown: Callable[[Topic], str] = lambda topic: topic.name  # noqa: E731
 
@@ -93,4 +104,66 @@ async def test_members_that_read_different_topics() -> None:
         assert sum(len(parts) for parts in machine.target.values()) == 2_000
         assert given.assignment
         assert given.assignment <= machine.target["m29"]
+        assert steps.largest.calls <= CALLS_MAX, steps.table()
+
+
+async def join(w: World, metadata: bytes, group: str = "g", **more: Any) -> JoinOutcome:
+    request = JoinRequest(
+        who=MemberId(""),
+        client_id="c",
+        host="h",
+        session_s=1_000.0,
+        rebalance_s=1_000.0,
+        protocol_type="consumer",
+        protocols=more.pop("protocols", (("range", metadata),)),
+        fresh_id="",
+        ids_required=False,
+    )
+    return await w.broker.kafka_groups.members.join(ALICE, group, request)
+
+
+async def test_a_join_with_thousands_of_names() -> None:
+    steps = LoopSteps()
+    many = subscription(*(f"t{number}" for number in range(5_000)))
+    protocols = tuple((f"p{number}", b"") for number in range(20_000))
+    async with counted(steps, 300) as w:
+        with steps:
+            async with steps.labelled("joins"):
+                joined = await join(w, many)
+            async with steps.labelled("many protocols"):
+                refused = await join(w, b"", "other", protocols=protocols)
+        assert joined.refusal is None
+        assert refused.refusal is Refusal.INVALID_REQUEST
+        assert steps.largest.calls <= CALLS_MAX, steps.table()
+
+
+async def test_a_leader_that_assigns_to_many_members() -> None:
+    steps, members = LoopSteps(), 250
+    async with counted(steps, 1, members) as w:
+        joins = [join(w, subscription("t0")) for _ in range(members)]
+        joined = await asyncio.gather(*joins)
+        leader = next(outcome for outcome in joined if outcome.member == outcome.leader)
+        ids = [outcome.member for outcome in joined]
+        # Each names partitions of others as well, which are theirs already.
+        lists = {name: list(range(place + 1)) for place, name in enumerate(ids)}
+        lists[ids[-1]] *= 100
+        decided = {name: write_assignment({"t0": lists[name]}) for name in ids}
+
+        async def sync(name: str) -> SyncOutcome:
+            assignments = decided if name == leader.member else {}
+            request = SyncRequest(
+                who=MemberId(name), generation=leader.generation, assignments=assignments
+            )
+            return await w.broker.kafka_groups.members.sync(ALICE, "g", request)
+
+        with steps:
+            async with steps.labelled("decided"):
+                decision = await sync(leader.member)
+            async with steps.labelled("asks"):
+                asked = await sync(ids[-1])
+            async with steps.labelled("leave"):
+                members_left = [MemberId(name) for name in ids]
+                w.broker.kafka_groups.members.leave(ALICE, "g", members_left[:64])
+        assert (decision.refusal, asked.refusal) == (None, None)
+        assert asked.assignment == decided[ids[-1]]
         assert steps.largest.calls <= CALLS_MAX, steps.table()
