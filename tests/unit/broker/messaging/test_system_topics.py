@@ -84,7 +84,7 @@ async def test_no_list_shows_them() -> None:
         await made.topic(ALICE, "hers")
         for caller in (ROOT, ALICE):
             assert METRICS_TOPIC not in {item.name for item in broker.topics.list_topics(caller)}
-        assert [topic.name for topic in broker.overview.visible_topics(ROOT)] == ["hers"]
+        assert [topic.name for topic in await broker.overview.listed_topics(ROOT)] == ["hers"]
 
 
 async def test_they_do_not_count_as_topics_of_the_service() -> None:

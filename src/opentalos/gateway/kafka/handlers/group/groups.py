@@ -29,26 +29,19 @@ from opentalos.wire.kafka._generated.leave_group_request import LeaveGroupReques
 from opentalos.wire.kafka._generated.leave_group_response import LeaveGroupResponse, MemberResponse
 from opentalos.wire.kafka._generated.sync_group_request import SyncGroupRequest
 from opentalos.wire.kafka._generated.sync_group_response import SyncGroupResponse
-from opentalos.wire.kafka.errors import ErrorCode
 
 IDS_FIRST: Final = 4  # from this version of JoinGroup on a new member gets its id first
 NO_NAME_ALLOWED: Final = 7  # from this version on a protocol's name may be null
 SKIPS: Final = 9  # from this version on a leader understands that it must not decide
 SEVERAL_LEAVE: Final = 3  # from this version of LeaveGroup on
 LEAVE_AT_ONCE: Final = 64  # members; as many as are a piece of work
-PROTOCOLS_MAX: Final = 100  # that a member offers; clients have less than ten
 
 
 async def join(services: Services, call: KafkaCall) -> JoinGroupResponse:
     """A member joins; answered once the generation begins."""
     request: JoinGroupRequest = call.request
     no_name = None if call.version >= NO_NAME_ALLOWED else ""
-    rebalance_ms, protocols = request.rebalance_timeout_ms, request.protocols
-    if len(protocols) > PROTOCOLS_MAX:
-        code = int(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        return JoinGroupResponse(
-            error_code=code, protocol_name=no_name, member_id=request.member_id
-        )
+    rebalance_ms = request.rebalance_timeout_ms
     asked = JoinRequest(
         who=MemberId(request.member_id, request.group_instance_id),
         client_id=call.header.client_id or "",
@@ -56,7 +49,9 @@ async def join(services: Services, call: KafkaCall) -> JoinGroupResponse:
         session_s=request.session_timeout_ms / 1000,
         rebalance_s=(rebalance_ms if rebalance_ms >= 0 else request.session_timeout_ms) / 1000,
         protocol_type=request.protocol_type,
-        protocols=tuple((each.name, each.metadata) for each in protocols),
+        protocols=tuple(
+            await call.each(request.protocols, lambda each: (each.name, each.metadata))
+        ),
         fresh_id="",
         ids_required=call.version >= IDS_FIRST,
         skips=call.version >= SKIPS,
