@@ -17,7 +17,7 @@ from bench.report import Figure, markdown
 
 OUT = Path(__file__).parent / "out"
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "internals" / "performance.md"
-SOURCES = ("scale", "compare", "bench-sdk", "bench", "noisy", "cluster")
+SOURCES = ("scale", "compare", "bench-sdk", "bench", "noisy", "pieces", "cluster")
 MISSED = "missed"
 
 

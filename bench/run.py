@@ -12,6 +12,7 @@ from bench import (
     hanging_figures,
     journal_figures,
     noisy_figures,
+    piece_figures,
     processes_figures,
     put_figures,
     read_figures,
@@ -25,7 +26,7 @@ from bench.plan import Plan
 from bench.report import Figure, table, write_json
 
 OUT = Path(__file__).parent / "out" / "bench.json"
-APART = ("noisy",)  # groups with a file and a section of the page of their own
+APART = ("noisy", "pieces")  # groups with a file and a section of the page of their own
 GROUPS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "puts": put_figures.closed_loop_puts,
     "latency": put_figures.open_loop_latency,
@@ -47,6 +48,7 @@ GROUPS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "scrub": care_figures.scrub,
     "end-marks": care_figures.end_marks,
     "stalls": stall_figures.longest_stall,
+    "pieces": piece_figures.pieces,
     "noisy": noisy_figures.noisy,
 }
 

@@ -47,7 +47,7 @@ class KafkaLink:
                 Request(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=pair),
             ):
                 self.send(request.frame)
-                self._frame()
+                self.frame()
 
     def __enter__(self) -> Self:
         return self
@@ -73,7 +73,7 @@ class KafkaLink:
         self.send(request.frame * count)
         last = None
         for _ in range(count):
-            frame = self._frame()
+            frame = self.frame()
             if frame is None:
                 break
             unread = self._decoded and len(frame) > _DECODED_BYTES
@@ -82,7 +82,8 @@ class KafkaLink:
             self._attacker.seen[last] += 1
         return last
 
-    def _frame(self) -> bytes | None:
+    def frame(self) -> bytes | None:
+        """The next answer; None: it did not come in time, or the connection has ended."""
         if not self._has(SIZE.size):
             return None
         end = SIZE.size + int.from_bytes(self._received[: SIZE.size], "big")
