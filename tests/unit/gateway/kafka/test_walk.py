@@ -20,6 +20,9 @@ from opentalos.gateway.kafka.handlers import TABLE
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.model.identity import Permission
 from opentalos.model.settings.kafka import KafkaGroupLimits, KafkaSettings
+from opentalos.wire.kafka._generated.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+)
 from opentalos.wire.kafka._generated.describe_groups_request import DescribeGroupsRequest
 from opentalos.wire.kafka._generated.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
@@ -37,7 +40,9 @@ from opentalos.wire.kafka.spec import Field, KafkaStruct, StructSpec, includes
 MANY = 3_000  # items, so that two calls for each exceed a piece
 PARTITIONS = 40
 GIVEN_UP_S = 600.0
+PASSES_MAX = 500  # in which a target is decided
 TOPIC = "orders"
+HEARTBEAT = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
 # Fields with a meaning; others get a value of their type.
 SMALL_NUMBERS = ("partition_index", "partition", "index", "partitions", "partition_indexes")
@@ -241,3 +246,34 @@ async def test_no_answer_holds_the_loop() -> None:
             _, answer = read_response(api, version, Cursor(b"".join(pieces), SIZE.size))
             assert not getattr(answer, "error_code", 0), answer
         assert steps.largest.calls <= CALLS_MAX, steps.table()
+
+
+async def beat(w: World, epoch: int, names: list[str] | None) -> list[Any]:
+    """A heartbeat of the only member of a group."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="all",
+        member_id="m",
+        member_epoch=epoch,
+        subscribed_topic_names=names,
+        rebalance_timeout_ms=9_000,
+        topic_partitions=None if epoch else [],
+    )
+    api, version = api_of(HEARTBEAT), TABLE[HEARTBEAT].versions[1]
+    frame = memoryview(write_request(api, version, request, 7, "c"))[SIZE.size :]
+    return await Client(w).ask(frame)
+
+
+async def test_a_member_that_is_given_thousands_of_partitions() -> None:
+    steps, topics, partitions = LoopSteps(), 16, 250
+    async with world(offload=Beside(steps)) as w:
+        names = [f"t{number}" for number in range(topics)]
+        for name in names:
+            await w.topic(ALICE, name, partitions=partitions)
+        with steps:
+            await beat(w, 0, names)
+            machine = cast(Any, w.broker.kafka_groups.groups.of_tenant("alice")["all"]).machine
+            for _ in range(PASSES_MAX):
+                await asyncio.sleep(0)
+            await beat(w, machine.members["m"].epoch, None)
+        assert len(machine.members["m"].assigned) == topics * partitions
+        assert steps.largest.calls <= CALLS_MAX, str(steps.largest)

@@ -20,7 +20,7 @@ from opentalos.wire.kafka._generated.consumer_protocol_subscription import (
 from opentalos.wire.kafka._generated.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
 )
-from opentalos.wire.kafka.codec import Cursor, KafkaFormatError, Pace, decode, encode
+from opentalos.wire.kafka.codec import Cursor, KafkaFormatError, Pace, Paced, decode, encode
 from opentalos.wire.kafka.spec import KafkaStruct, Versions
 
 CONSUMER: Final = "consumer"
@@ -43,9 +43,10 @@ def assigned_partitions(assignment: bytes, pace: Pace | None = None) -> Mapping[
     return {topic.topic: list(topic.partitions) for topic in found.assigned_partitions}
 
 
-def write_assignment(partitions: Mapping[str, Sequence[int]]) -> bytes:
+def write_assignment(partitions: Mapping[str, Sequence[int]], pace: Pace | None = None) -> bytes:
     """An assignment as clients and tools read it."""
-    out = bytearray(_VERSION.pack(0))
+    out = Paced(pace) if pace is not None else bytearray()
+    out += _VERSION.pack(0)
     listed = [TopicPartition(topic=name, partitions=list(p)) for name, p in partitions.items()]
     encode(ConsumerProtocolAssignment(assigned_partitions=listed), 0, out)
     return bytes(out)

@@ -1,7 +1,7 @@
 """HostedConsumerGroup: one group whose assignments the server decides, at its coordinator."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from opentalos.broker.groups.group_names import user_of
@@ -16,9 +16,10 @@ from opentalos.broker.groups.kafka.hosted import (
     Surroundings,
     member_of,
 )
+from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.broker.values import Topic
 from opentalos.group.directory import GroupUser
-from opentalos.group.kafka.assignors import TopicPart
+from opentalos.group.kafka.assignors import TopicPart, no_pause
 from opentalos.group.kafka.consumer import ConsumerGroup
 from opentalos.group.kafka.consumer_member import (
     JOINS,
@@ -35,6 +36,7 @@ from opentalos.group.kafka.values import (
 )
 from opentalos.model.errors import Unavailable
 from opentalos.model.identity import Principal
+from opentalos.wire.kafka.codec import Pace
 
 _LOG = logging.getLogger("opentalos.group")
 
@@ -102,31 +104,47 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
         """Of the group."""
         return self.machine.state
 
-    def describe(self) -> DescribedGroup:
+    async def describe(self) -> DescribedGroup:
         """As tools see it that know members with generations only."""
-        members = [
-            DescribedMember(
-                member.who,
-                member.client_id,
-                member.host,
-                b"",
-                write_assignment(self._by_name(member.assigned)),
+        described: list[DescribedMember] = []
+        spent = 0
+        for member in list(self.machine.members.values()):
+            spent += 1 + len(member.assigned)
+            if spent > SHORT_ITEMS:
+                spent = 0
+                await self._around.work.pause()
+            assignment = await self._written(member.assigned)
+            described.append(
+                DescribedMember(member.who, member.client_id, member.host, b"", assignment)
             )
-            for member in self.machine.members.values()
-        ]
-        return DescribedGroup(self.state, CONSUMER, self.machine.assignor, members)
+        return DescribedGroup(self.state, CONSUMER, self.machine.assignor, described)
+
+    async def _written(self, parts: Parts) -> bytes:
+        """An assignment as clients of the other protocol write it."""
+        topics = self.topics
+
+        def write(pause: Callable[[], None]) -> bytes:
+            found: dict[str, list[int]] = {}
+            named: dict[str, list[int]] = {}
+            pace = Pace(pause)
+            for uuid, partition in parts:
+                pace.step(1)
+                if uuid in topics:
+                    found.setdefault(uuid, []).append(partition)
+            for uuid in sorted(found):
+                pace.step(1)
+                named[self.topic_name(topics[uuid])] = sorted(found[uuid])
+            return write_assignment(named, pace)
+
+        if len(parts) <= SHORT_ITEMS:
+            return write(no_pause)
+        async with self._around.work.turn(self.name.tenant, patient=True) as turn:
+            return await turn.in_pieces(write)
 
     def topic_name(self, topic: Topic) -> str:
         """Of a topic as any member would write it."""
         tenant = self.name.tenant
         return topic.name if topic.owner == tenant else f"{topic.owner}/{topic.name}"
-
-    def _by_name(self, parts: Parts) -> Mapping[str, Sequence[int]]:
-        found: dict[str, list[int]] = {}
-        for uuid, partition in sorted(parts):
-            if uuid in self.topics:
-                found.setdefault(uuid, []).append(partition)
-        return {self.topic_name(self.topics[uuid]): found[uuid] for uuid in found}
 
     # --- inside ----------------------------------------------------------------------------------
 

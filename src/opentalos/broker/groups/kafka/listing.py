@@ -152,7 +152,7 @@ class KafkaGroupListing:
         """
         hosted = self.find(scope.caller, group)
         if hosted is not None:
-            return hosted.describe()
+            return await hosted.describe()
         exists, workers = False, dict[str, ShownWorker]()
         for topic, user in await scope.of(group):
             held = await self._leases.workers(user, topic.consumer_partitions)

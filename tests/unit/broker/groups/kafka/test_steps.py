@@ -25,6 +25,7 @@ from opentalos.broker.groups.kafka.requests import (
     SyncRequest,
 )
 from opentalos.broker.values import Topic
+from opentalos.group.kafka.values import DescribedGroup
 from opentalos.model.settings.kafka import KafkaGroupLimits
 
 LIMITS = KafkaGroupLimits(initial_delay_s=0.2)  # in which all members join
@@ -78,6 +79,9 @@ async def test_a_member_that_reads_thousands_of_topics() -> None:
             async with steps.labelled("another"):
                 await beat(w, "b", 0, names=names, rebalance_s=9.0)
                 await settled(w)
+            async with steps.labelled("described"):
+                scope = w.broker.kafka_groups.scope(ALICE, ["g"])
+                described = await w.broker.kafka_groups.listing.describe(scope, "g")
             async with steps.labelled("gives back"):
                 await beat(w, "a", joined.epoch)
             async with steps.labelled("leaves"):
@@ -85,6 +89,8 @@ async def test_a_member_that_reads_thousands_of_topics() -> None:
                 await settled(w)
         assert (joined.refusal, joined.assignment) == (None, frozenset())
         assert len(given.assignment or ()) == len(names)
+        assert isinstance(described, DescribedGroup)
+        assert [len(each.assignment) > 10 * len(names) for each in described.members] == [1, 0]
         assert steps.largest.calls <= CALLS_MAX, steps.table()
 
 
