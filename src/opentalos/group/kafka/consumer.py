@@ -39,6 +39,7 @@ from opentalos.model.settings.kafka import KafkaGroupLimits
 _EPOCH_MIN = LEAVES_FOR_A_WHILE
 DECIDED_AT_ONCE: Final = 500  # members, what they subscribe to, and partitions: less than 1 ms
 REMOVED_AT_ONCE: Final = 5_000  # topics that members read who are removed together
+_MEMBER_TOPICS: Final = 20  # removing a member takes as long as so many topics
 _NO_TOPICS: Final = frozenset[str]()
 
 
@@ -121,7 +122,7 @@ class ConsumerGroup:
         removed = 0
         for member in list(self.members.values()):
             if min(member.expires_s, member.revoke_until_s) <= now_s:
-                removed += len(member.topics)
+                removed += _MEMBER_TOPICS + len(member.topics)
                 self._remove(member)
                 if removed > REMOVED_AT_ONCE:
                     return

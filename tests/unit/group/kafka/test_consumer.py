@@ -97,6 +97,21 @@ def test_a_session_ends_and_a_member_leaves() -> None:
     assert group.idle
 
 
+def test_members_that_go_together_are_removed_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("opentalos.group.kafka.consumer.REMOVED_AT_ONCE", 30)
+    group = ConsumerGroup(LIMITS)
+    for name in "abcde":
+        group.heartbeat(0.0, beat(name, 0), COUNTS)
+    removed = []
+    while group.deadline_s() <= 10.0:  # what is left is due at once
+        group.tick(10.0)
+        removed.append(group.take_removed())
+    assert removed == [["a", "b"], ["c", "d"], ["e"]]
+    assert group.idle
+
+
 def test_a_static_member_returns_to_what_it_had() -> None:
     group = ConsumerGroup(LIMITS)
     had = group.heartbeat(0.0, beat("a", 0, instance="i"), COUNTS).assignment
