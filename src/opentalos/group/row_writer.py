@@ -24,7 +24,7 @@ from opentalos.ports.clock import Clock
 from opentalos.ports.row_store import ABSENT, Row, RowMutation, RowStore
 
 _LOG = logging.getLogger("opentalos.group")
-BATCH_ROWS_MAX = 256  # rows of one call
+BATCH_ROWS_MAX = 128  # rows of one call, which take 1 to 2 ms of the loop
 QUEUE_MAX = 20_000  # writes that wait; above it they are refused
 ROW_QUEUE_MAX = 1_000  # of them for one row, so that one that hangs refuses no other
 CONFLICT_ATTEMPTS_MAX = 3  # decisions of one write, after others changed its row

@@ -2,17 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from opentalos.broker.long_work import SHORT_ITEMS, LongWork
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import InvalidCredential, TalosError
 from opentalos.model.identity import GUEST, Principal
 from opentalos.wire.kafka.apis import Api, RequestHeader, write_response
 from opentalos.wire.kafka.codec import MessageTooLarge, Pace, TooManyItems, give_up
 from opentalos.wire.kafka.spec import KafkaStruct
+
+if TYPE_CHECKING:
+    from opentalos.gateway.kafka.connection import KafkaConnection
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -44,6 +48,21 @@ class ClientSession:
     def tenant(self) -> str:
         """Whose requests these are; a guest, and who is not known yet, counts by address."""
         return f"/{self.network}" if self.caller.anonymous else self.caller.owner_id
+
+    def look(self) -> str:
+        """Why the client may send nothing more: its key or principal is gone; empty: it may.
+
+        A key that has expired may still be followed by another, which clients send before their
+        next request; ``check_session`` refuses any other.
+        """
+        if self.check is None or self.ends or 0.0 < self.ends_s <= time.time():
+            return ""
+        try:
+            self.caller = self.check()
+        except InvalidCredential as error:
+            self.ends = True
+            return str(error)
+        return ""
 
     def close(self) -> None:
         """The connection is gone."""
@@ -165,3 +184,26 @@ class KafkaCall:
         if not self.answered:
             self.answered = True
             self._done(self, pieces)
+
+
+class CallStart(Protocol):
+    """Decodes and starts the calls of connections; ``gateway.py`` does."""
+
+    def decode(
+        self, frame: memoryview, session: ClientSession, connection: "KafkaConnection"
+    ) -> KafkaCall | None:
+        """The call of a frame; None: ``decode_long`` has to read it. Raises: KafkaFormatError."""
+
+    async def decode_long(
+        self, frame: memoryview, session: ClientSession, connection: "KafkaConnection"
+    ) -> KafkaCall:
+        """The call of a frame with many items, read in pieces. Raises: KafkaFormatError."""
+
+    def admit(self, session: ClientSession, found: Mapping[str, Any] | None) -> None:
+        """Say who a client with this certificate is, before it authenticates."""
+
+    def overlaps(self, call: KafkaCall) -> bool:
+        """Whether it may begin while calls of its kind are under way."""
+
+    def start(self, call: KafkaCall) -> None:
+        """Begin it; it answers itself."""

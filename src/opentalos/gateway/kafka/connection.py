@@ -10,18 +10,15 @@ import asyncio
 import logging
 import math
 import struct
-import time
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import cast
 
 from opentalos.gateway.http.fairness.pacing import PASS_BYTES, PacedWriter
 from opentalos.gateway.http.fairness.pool import Hold
 from opentalos.gateway.http.fairness.turns import STARTS_A_TURN, TURN_S
-from opentalos.gateway.kafka.call import ClientSession, KafkaCall
+from opentalos.gateway.kafka.call import CallStart, ClientSession, KafkaCall
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.model.address import is_local, network_of
-from opentalos.model.errors import InvalidCredential
 from opentalos.model.identity import Principal
 from opentalos.model.settings.kafka import UNKNOWN_BYTES_MAX
 from opentalos.wire.kafka.codec import KafkaFormatError
@@ -34,7 +31,8 @@ _COPIED_BYTES = 64 << 10
 _IN_PLACE_BYTES = 64 << 10
 # Nor is a larger one: its memory would be cleared, which holds the loop, for a few bytes sent.
 _IN_PLACE_BYTES_MAX = 4 << 20
-_ITEM_BYTES = 200  # of memory, for an item of a request with many; those of others are few
+_FEW_ITEMS = 256  # of a request, whose memory does not count
+_ITEM_BYTES = 200  # that an item takes
 _SIZE = struct.Struct(">i")
 
 _log = logging.getLogger("opentalos.kafka")
@@ -42,39 +40,15 @@ _log = logging.getLogger("opentalos.kafka")
 Pieces = list[bytes | bytearray | memoryview]
 
 
-class CallStart(Protocol):
-    """Decodes and starts calls; ``gateway.py`` does."""
-
-    def decode(
-        self, frame: memoryview, session: ClientSession, connection: "KafkaConnection"
-    ) -> KafkaCall | None:
-        """The call of a frame; None: ``decode_long`` has to read it. Raises: KafkaFormatError."""
-
-    async def decode_long(
-        self, frame: memoryview, session: ClientSession, connection: "KafkaConnection"
-    ) -> KafkaCall:
-        """The call of a frame with many items, read in pieces. Raises: KafkaFormatError."""
-
-    def admit(self, session: ClientSession, found: Mapping[str, Any] | None) -> None:
-        """Say who a client with this certificate is, before it authenticates."""
-
-    def overlaps(self, call: KafkaCall) -> bool:
-        """Whether it may begin while calls of its kind are under way."""
-
-    def start(self, call: KafkaCall) -> None:
-        """Begin it; it answers itself."""
-
-
 class _Pending:
     """A request from its frame to its response. ``hold``: the memory that it takes; ``items``:
-    that its items take, if it is long."""
+    that its items take, if they are many."""
 
-    __slots__ = ("call", "hold", "is_long", "items", "pieces")
+    __slots__ = ("call", "hold", "items", "pieces")
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
         self.items: Hold | None = None
-        self.is_long = False
         self.call: KafkaCall | None = None
         self.pieces: Pieces | None = None  # None: not answered yet
 
@@ -306,7 +280,8 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
                 if (in_turn and started == STARTS_A_TURN and turns.turn_s == TURN_S) or (
                     turns.load_s > TURN_S and (started or not in_turn) and turns.is_full()
                 ):
-                    self._await_turn()
+                    self._awaits_turn, self.deadline_s = True, math.inf  # not the client's turn
+                    turns.wait(self)
                     break
                 began_s, started = turns.clock(), started + 1
                 has_started = self._start_next()
@@ -315,11 +290,6 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
                     break
         finally:
             self._starting = False
-
-    def _await_turn(self) -> None:
-        self._awaits_turn = True
-        self.deadline_s = math.inf  # it is not the client's turn
-        self._port.turns.wait(self)
 
     def take_turn(self) -> None:
         """Start what waited for it; at least one request."""
@@ -345,7 +315,7 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
                 self.deadline_s = math.inf  # it is not the client's turn
                 self._decoding = self._loop.create_task(self._decode_long(frame, pending))
                 return False
-        if pending.is_long and pending.items is None and not self._hold_items(pending):
+        if pending.call.items > _FEW_ITEMS and not self._hold_items(pending, pending.call.items):
             return False
         overlaps = self._gateway.overlaps(pending.call)
         if self._alone or (self._under_way and not overlaps):
@@ -361,7 +331,6 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
         """Decode the first request that waits; meanwhile none is started."""
         try:
             pending.call = await self._gateway.decode_long(frame, self.session, self)
-            pending.is_long = True
         except KafkaFormatError as error:
             self._drop_waiting()
             self._refuse(str(error))
@@ -372,12 +341,10 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
             self._decoding = None
         self._pump()
 
-    def _hold_items(self, pending: _Pending) -> bool:
+    def _hold_items(self, pending: _Pending, count: int) -> bool:
         """Take the memory of a request's items; False: there is none now."""
-        assert pending.call is not None
-        if not self._needs_room:  # else it waits already
-            count = pending.call.items * _ITEM_BYTES
-            pending.items = self._port.memory.take_items(self, count)
+        if pending.items is None and not self._needs_room:  # else it waits already
+            pending.items = self._port.memory.take_items(self, count * _ITEM_BYTES)
             if pending.items is None:
                 self._needs_room = True
                 self._port.memory.wait(self)
@@ -480,21 +447,11 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
         self.abort()
 
     def look(self) -> None:
-        """End, after the requests under way, once the client's key or principal is gone.
-
-        One that has expired may still be followed by another, which clients send before their next
-        request; ``check_session`` refuses any other.
-        """
-        session = self.session
-        expired = 0.0 < session.ends_s <= time.time()
-        if session.check is None or session.ends or expired:
-            return
-        try:
-            session.caller = session.check()
-        except InvalidCredential as error:
-            session.ends = True
+        """End, after the requests under way, once the client's key or principal is gone."""
+        reason = self.session.look()
+        if reason:
             self._drop_waiting()
-            self._refuse(str(error))
+            self._refuse(reason)
 
     def drain(self, *, refused: bool = False) -> None:
         """Close at once if idle, else after the requests under way; those that wait end early."""

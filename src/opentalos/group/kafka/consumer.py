@@ -148,7 +148,7 @@ class ConsumerGroup:
         if self.topics.resize(counts) or changed:
             self.epoch += 1
         if joins:
-            member.since = self.epoch
+            member.joined(self.epoch)
         member.revive(now_s + self._limits.consumer_session_s)
         self._decide()
         before = member.assigned

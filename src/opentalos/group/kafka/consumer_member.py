@@ -87,6 +87,10 @@ class ConsumerMember:
         """What it and its assignment take."""
         return self.said_bytes + len(self.assigned) * _PART_BYTES + len(self.revoking) * _PART_BYTES
 
+    def joined(self, epoch: int) -> None:
+        """It is a member from this epoch of the group on."""
+        self.since = epoch
+
     def take(self, heartbeat: ConsumerHeartbeat) -> bool:
         """Take over what it says; True if it subscribes to something else."""
         renamed = not self.said_bytes or heartbeat.client_id not in ("", self.client_id)

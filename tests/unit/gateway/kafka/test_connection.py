@@ -49,7 +49,7 @@ class Calls:
     ) -> KafkaCall:
         self.frames.append(frame)
         self.connection = connection
-        return cast(KafkaCall, SimpleNamespace(gone=None))
+        return cast(KafkaCall, SimpleNamespace(gone=None, items=0))
 
     async def decode_long(
         self, frame: memoryview, session: ClientSession, connection: KafkaConnection

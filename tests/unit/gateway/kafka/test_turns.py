@@ -81,7 +81,9 @@ class Port:
     def decode(
         self, _frame: memoryview, session: ClientSession, connection: KafkaConnection
     ) -> KafkaCall:
-        return cast(KafkaCall, SimpleNamespace(gone=None, session=session, connection=connection))
+        return cast(
+            KafkaCall, SimpleNamespace(gone=None, items=0, session=session, connection=connection)
+        )
 
     async def decode_long(
         self, frame: memoryview, session: ClientSession, connection: KafkaConnection

@@ -16,7 +16,6 @@ from opentalos.broker.groups.kafka.requests import (
     TopicPart,
 )
 from opentalos.broker.groups.kafka.scope import GroupScope
-from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.gateway.kafka.call import KafkaCall
 from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.handlers.group.group_errors import group_code, outcome_code
