@@ -98,6 +98,10 @@ class FetchSessions:
             raise RefusedSession(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         return session
 
+    def end(self, client: ClientSession) -> None:
+        """The client begins again without a session."""
+        client.state.pop(FetchSession, None)
+
     def change(
         self, session: FetchSession, wanted: dict[Key, Wanted], forgotten: Iterable[Key]
     ) -> dict[Key, Wanted]:

@@ -55,7 +55,17 @@ CALLS_KEPT: Final = 100  # of them, for administrators
 # What a call with a task takes of the next pass of the loop, in which its handler begins.
 TASK_S: Final = TURN_S / 4
 
-ENDS_WITH_CLIENT: Final = frozenset((ApiKey.FETCH,))  # it only waits and reads
+ENDS_WITH_CLIENT: Final = frozenset(  # they only wait and read
+    (
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.LIST_GROUPS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    )
+)
 
 _log = logging.getLogger("opentalos.kafka")
 

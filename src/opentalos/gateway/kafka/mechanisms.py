@@ -127,8 +127,11 @@ class DerivedKeys:
         secret = self._broker.context.config.session_key
         return hmac.digest(secret, text.encode(), "sha256")[:_SALT_BYTES]
 
-    async def of(self, mechanism: str, key_id: str) -> scram.ScramKeys:
-        """Of a key's secret. An unknown key has keys, too, which nothing can prove."""
+    async def of(self, mechanism: str, key_id: str, network: str) -> scram.ScramKeys:
+        """Of a key's secret. An unknown key has keys, too, which nothing can prove.
+
+        Args: network: of the client; addresses take turns, whatever they try.
+        """
         live = self._authenticator.principals.key(key_id)
         known = live is not None and not live.disabled
         secret = live.secret if live is not None and known else b"\0unknown"
@@ -138,7 +141,7 @@ class DerivedKeys:
             self._kept.move_to_end(place)
             return kept[1]
         salt = self.salt(mechanism, key_id)
-        async with self._broker.work.turn("scram", patient=True) as turn:
+        async with self._broker.work.turn(f"scram {network}", patient=True) as turn:
             keys = await turn.off_loop(scram.derive, DIGESTS[mechanism], secret, salt)
         if known:
             self._kept[place] = (secret, keys)
@@ -184,7 +187,7 @@ class Scram:
     async def _end(self, first: scram.ClientFirst, final: scram.ClientFinal) -> Step:
         authenticator, peer, digest = self._authenticator, self._session.peer, DIGESTS[self._name]
         authenticator.check_attempts(first.name, peer)
-        keys = await self._derived.of(self._name, first.name)
+        keys = await self._derived.of(self._name, first.name, self._session.network)
         exchange = f"{first.bare},{self._answer},{final.unproven}"
         proven = scram.is_proven(digest, keys, final.proof, exchange)
         found = authenticator.by_proof(first.name, peer, self._name, proven)

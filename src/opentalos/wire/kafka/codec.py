@@ -9,6 +9,7 @@ Source: Apache Kafka 4.3, protocol guide (types); KIP-482 (compact lengths and t
 """
 
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -218,6 +219,8 @@ def _uuid_reader(cursor: Cursor) -> bytes:
 def _sized_reader(name: str, compact: bool, nullable: bool) -> Read:
     read_length = _length if compact else _read_int16 if name == "string" else _read_int32
     make, copies = _MAKERS[name], name != "records"
+    # Compact lengths have more bits, but Kafka's own servers refuse longer strings, too.
+    most = _STRING_BYTES_MAX if name == "string" else sys.maxsize
 
     def read(cursor: Cursor) -> Any:
         position = cursor.position
@@ -225,6 +228,8 @@ def _sized_reader(name: str, compact: bool, nullable: bool) -> Read:
         if length < 0:
             _check_null(length, nullable, position)
             return None
+        if length > most:
+            raise KafkaFormatError(f"a string of {length} bytes, where {most} are allowed")
         if length > _VALUE_BYTES and copies and cursor.pace is not None:
             cursor.pace.step(length // _VALUE_BYTES)
         return make(cursor.take(length))

@@ -12,6 +12,7 @@ from tests.unit.catalog.support import ALICE
 
 from opentalos.broker.groups.kafka.offsets import Committer, OffsetToCommit
 from opentalos.broker.groups.kafka.requests import JoinRequest, MemberId
+from opentalos.broker.messaging.reading.offset_queries import OffsetQueries
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall
 from opentalos.gateway.kafka.connection import KafkaConnection
 from opentalos.gateway.kafka.fetch_sessions import FetchSessions
@@ -27,7 +28,17 @@ from opentalos.wire.kafka._generated.describe_groups_request import DescribeGrou
 from opentalos.wire.kafka._generated.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
 )
+from opentalos.wire.kafka._generated.fetch_request import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+)
 from opentalos.wire.kafka._generated.list_groups_request import ListGroupsRequest
+from opentalos.wire.kafka._generated.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from opentalos.wire.kafka._generated.metadata_request import MetadataRequest
 from opentalos.wire.kafka._generated.offset_fetch_request import (
     OffsetFetchRequest,
@@ -35,6 +46,7 @@ from opentalos.wire.kafka._generated.offset_fetch_request import (
 )
 from opentalos.wire.kafka.apis import SIZE, Api, ApiKey, api_of, read_response, write_request
 from opentalos.wire.kafka.codec import Cursor
+from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.kafka.spec import Field, KafkaStruct, StructSpec, includes
 
 MANY = 3_000  # items, so that two calls for each exceed a piece
@@ -277,3 +289,56 @@ async def test_a_member_that_is_given_thousands_of_partitions() -> None:
             await beat(w, machine.members["m"].epoch, None)
         assert len(machine.members["m"].assigned) == topics * partitions
         assert steps.largest.calls <= CALLS_MAX, str(steps.largest)
+
+
+async def fetch(client: Client, names: list[str], session: int = 0, epoch: int = 0) -> Any:
+    """Ask for a partition of each topic."""
+    topics = [
+        FetchTopic(topic=name, partitions=[FetchPartition(partition=0, partition_max_bytes=1)])
+        for name in names
+    ]
+    request = FetchRequest(topics=topics, session_id=session, session_epoch=epoch)
+    api = api_of(ApiKey.FETCH)
+    frame = memoryview(write_request(api, 12, request, 7, "c"))[SIZE.size :]
+    client.answer = asyncio.get_running_loop().create_future()
+    pieces = await client.ask(frame)
+    return read_response(api, 12, Cursor(b"".join(pieces), SIZE.size))[1]
+
+
+async def test_sessions_do_not_keep_many_names_of_topics_that_do_not_exist() -> None:
+    async with world() as w:
+        await w.topic(ALICE, TOPIC)
+        client = Client(w)
+        missing = [f"missing-{number}" for number in range(2_000)]
+        assert (await fetch(client, [TOPIC, *missing[:100]])).session_id
+        assert not (await fetch(client, [TOPIC, *missing])).session_id
+        opened = await fetch(client, [TOPIC])
+        refused = await fetch(client, missing, opened.session_id, 1)
+        assert refused.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert (await fetch(client, [], opened.session_id, 2)).error_code == refused.error_code
+
+
+async def test_a_request_that_repeats_a_search_by_time_makes_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched = 0
+    search = OffsetQueries.at_time
+
+    async def counted(*args: Any) -> Any:
+        nonlocal searched
+        searched += 1
+        return await search(*args)
+
+    monkeypatch.setattr(OffsetQueries, "at_time", counted)
+    async with world() as w:
+        await w.topic(ALICE, TOPIC)
+        part = ListOffsetsPartition(partition_index=0, timestamp=5)
+        topics = [ListOffsetsTopic(name=TOPIC, partitions=[part] * 300)]
+        api = api_of(ApiKey.LIST_OFFSETS)
+        request = ListOffsetsRequest(replica_id=-1, topics=topics)
+        pieces = await Client(w).ask(
+            memoryview(write_request(api, 7, request, 7, "c"))[SIZE.size :]
+        )
+        answer = read_response(api, 7, Cursor(b"".join(pieces), SIZE.size))[1]
+        assert len(answer.topics[0].partitions) == 300
+    assert searched == 1

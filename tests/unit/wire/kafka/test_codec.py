@@ -191,3 +191,16 @@ def test_headers_that_lie() -> None:
     with pytest.raises(KafkaFormatError, match="UTF-8"):
         read_header(Cursor(struct.pack(">hhih", 3, 1, 7, 1) + b"\xff"))
     assert read_header(Cursor(struct.pack(">hhih", 3, 1, 7, -1))).client_id is None
+
+
+@pytest.mark.parametrize(("size", "served"), [(32_767, True), (32_768, False)])
+def test_a_string_has_at_most_as_many_bytes_as_kafka_allows(size: int, served: bool) -> None:
+    api = api_of(ApiKey.DESCRIBE_GROUPS)
+    raw = bytearray(b"\x02")  # one group
+    write_unsigned(raw, size + 1)
+    raw += b"x" * size + b"\0\0"  # no operations, no tags
+    if served:
+        assert decode(api.request, 5, Cursor(raw)) == api.request(groups=["x" * size])
+    else:
+        with pytest.raises(KafkaFormatError, match="a string of 32768 bytes"):
+            decode(api.request, 5, Cursor(raw))

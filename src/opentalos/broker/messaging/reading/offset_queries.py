@@ -19,6 +19,7 @@ from opentalos.wire.message.kafka_format import WRAPPER_BYTES
 
 PIECE_MESSAGES = 500  # decoded at once
 SEARCHED_BYTES_MAX = 1 << 20  # by create time, of one partition and call
+SEARCHED_MESSAGE_BYTES = 32  # that a message counts beside its block's bytes
 SEARCHED_MESSAGES = 1_000  # read at once
 
 
@@ -72,7 +73,7 @@ class OffsetQueries:
                 found = await self._created_since(reader, block, time_ms)
                 if found is not None:
                     return found
-                left_bytes -= len(block.payload)
+                left_bytes -= len(block.payload) + SEARCHED_MESSAGE_BYTES * block.messages
             if not blocks:
                 return None
             offset, many = blocks[-1].next_offset, SEARCHED_MESSAGES

@@ -49,6 +49,7 @@ from opentalos.wire.message.kafka_format import encode_kafka_batch
 WAIT_S_MAX: Final = 60.0
 SHORT_PLACES: Final = 64  # whose answer is written at once
 SESSIONS_FROM: Final = 7  # version
+MISSING_BYTES_MAX: Final = 16 << 10  # names of topics in a session that the client may not read
 _UNKNOWN: Final = -1  # offset
 _COST: Final = 4  # of a partition, in items of a piece
 
@@ -77,10 +78,15 @@ async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
     except RefusedSession as error:
         return FetchResponse(error_code=int(error.code))
     found, refused = await _read(services, call, wanted)
+    keeps = sum(len(key[0]) for key in refused) <= MISSING_BYTES_MAX
+    if session is not None and not keeps:
+        services.fetch_sessions.end(client)
+        return FetchResponse(error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
     if found.hold_s > 0.0:
         client.state[_HeldUntil] = asyncio.get_running_loop().time() + found.hold_s
     full = session is None
-    if session is None and call.version >= SESSIONS_FROM and request.session_epoch == EPOCH_FIRST:
+    opens = call.version >= SESSIONS_FROM and request.session_epoch == EPOCH_FIRST
+    if session is None and opens and keeps:
         session = services.fetch_sessions.open(client, wanted)
     keys = [key for key in wanted if key not in refused]
     leaders = NewLeaders(services)

@@ -12,6 +12,7 @@ from opentalos.gateway.kafka.gateway import Services
 from opentalos.gateway.kafka.mechanisms import Authenticated
 from opentalos.gateway.thrift_http.authentication import NO_MATCH
 from opentalos.model.errors import AttemptsExceeded, TalosError
+from opentalos.model.settings.kafka import UNKNOWN_BYTES_MAX
 from opentalos.wire.kafka._generated.sasl_authenticate_response import SaslAuthenticateResponse
 from opentalos.wire.kafka._generated.sasl_handshake_response import SaslHandshakeResponse
 from opentalos.wire.kafka.errors import ErrorCode
@@ -51,6 +52,9 @@ async def authenticate(services: Services, call: KafkaCall) -> SaslAuthenticateR
     exchange = session.state.get(Exchange)
     if exchange is None:
         return _refused(session, ErrorCode.ILLEGAL_SASL_STATE, "a handshake comes first")
+    if len(call.request.auth_bytes) > UNKNOWN_BYTES_MAX:
+        text = f"more than {UNKNOWN_BYTES_MAX} bytes"
+        return _refused(session, ErrorCode.SASL_AUTHENTICATION_FAILED, text)
     try:
         step = await exchange.mechanism.step(call.request.auth_bytes)
         if step.found is not None:
