@@ -82,7 +82,7 @@ class RequestMemory:
 
     def release(self, hold: Hold) -> None:
         """Return the bytes of a request."""
-        if self._lent.get(hold.owner) is hold:
+        if self._lent and self._lent.get(hold.owner) is hold:
             del self._lent[hold.owner]
         hold.end()
         if self._short:

@@ -40,6 +40,7 @@ _U32: Final = struct.Struct(">I")
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
 _MAGIC_AT: Final = 16
+_ATTRIBUTES_AT: Final = 22  # the byte of the attributes that has the codec
 
 
 class RefusedRecords(Exception):
@@ -60,6 +61,13 @@ class ReceivedBatch(NamedTuple):
     def payload(self) -> bytes:
         """Of the block that stores it."""
         return b"".join((MAGIC, _U32.pack(len(self.batch)), self.batch))
+
+
+def is_packed(records: bytes | bytearray | memoryview | None) -> bool:
+    """Whether a batch says that its records are compressed; it may be none."""
+    if records is None or len(records) <= _ATTRIBUTES_AT:
+        return False
+    return records[_ATTRIBUTES_AT] & CODEC_MASK != 0
 
 
 def read_batch(records: bytes | bytearray | memoryview | None) -> ReceivedBatch:

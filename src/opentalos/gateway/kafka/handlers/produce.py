@@ -66,6 +66,7 @@ from opentalos.wire.kafka.records import (
     EASY_BYTES,
     ReceivedBatch,
     RefusedRecords,
+    is_packed,
     prove_now,
     prove_records,
     read_batch,
@@ -286,7 +287,8 @@ class _Produce:
         try:
             routes = self._services.broker.messages.routes
             part.route = routes.find(self._call.caller, topic.resource, part.answer.index)
-            routes.check_room(part.route, len(part.records or b""))
+            if is_packed(part.records):
+                routes.check_room(part.route, len(part.records or b""))
             received = read_batch(part.records)
             if received.head.producer_id > PRODUCER_ID_MAX:
                 text = f"the producer id {received.head.producer_id} is none of this server"
