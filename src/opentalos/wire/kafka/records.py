@@ -9,6 +9,7 @@ Source: Apache Kafka 4.3, documentation, "Record Batch"; docs/adr/0061-kafka-rec
 import struct
 from typing import Final, NamedTuple
 
+from opentalos.model.message import Compression
 from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.message.compression import DECODED_BYTES_MAX
 from opentalos.wire.message.kafka_batch import (
@@ -34,6 +35,10 @@ NO_EPOCH: Final = -1  # clients do not ask then whether their position was cut o
 EASY_BYTES: Final = 256 << 10  # decompressed within a millisecond, so at once
 _EASY_PLAIN_BYTES: Final = 1 << 20  # of a batch without compression, whatever its records are
 _UNPACKING_COST: Final = 8 << 10  # of any decompression, however little comes out of it
+_PACKED_COST_MAX: Final = 3 * EASY_BYTES // 2  # of what goes in
+# Of a byte that goes in, even if nothing comes out: tables of codes and empty frames take time.
+_PACKED_COSTS: Final = {Compression.GZIP: 40, Compression.ZSTD: 40}
+_PACKED_COST: Final = 4  # with the other codecs
 _RECORD_COST: Final = EASY_BYTES // EASY_RECORDS
 _PLAIN_SHIFT: Final = 3  # a checksum and a walk take an eighth of what decompression takes
 _U32: Final = struct.Struct(">I")
@@ -114,21 +119,32 @@ def _check_head(head: BatchHead) -> None:
 
 
 def prove_now(received: ReceivedBatch) -> int:
-    """``prove_records`` if it takes no more than a millisecond or two.
+    """``prove_records`` if it takes no more than two or three milliseconds.
 
     Returns: what it cost, as bytes decompressed; 0: it takes longer, and nothing is proven.
     """
     batch, head = received
-    packed = head.attributes & CODEC_MASK
-    if head.records > EASY_RECORDS or (not packed and len(batch) > _EASY_PLAIN_BYTES):
+    unpacking = unpacking_cost(received)
+    plain = not unpacking and len(batch) > _EASY_PLAIN_BYTES
+    if head.records > EASY_RECORDS or unpacking > _PACKED_COST_MAX or plain:
         return 0
     size = prove_records(received, EASY_BYTES)
     if not size:
         return 0
-    cost = reading_cost(batch)
-    if packed:
-        cost += max(size, _UNPACKING_COST)
-    return cost + head.records * _RECORD_COST
+    cost = reading_cost(batch) + unpacking + head.records * _RECORD_COST
+    return cost + size if unpacking else cost
+
+
+def unpacking_cost(received: ReceivedBatch) -> int:
+    """What decompressing a batch may cost, as bytes decompressed, without those that come out.
+
+    0: it is not compressed.
+    """
+    codec = CODECS.get(received.head.attributes & CODEC_MASK)
+    if codec is None:
+        return 0
+    cost = _PACKED_COSTS.get(codec.compression, _PACKED_COST)
+    return max(len(received.batch) * cost, _UNPACKING_COST)
 
 
 def reading_cost(records: bytes | bytearray | memoryview | None) -> int:

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 from opentalos.wire.message.compression import DECODED_BYTES_MAX
 from opentalos.wire.message.kafka_batch import (
     BATCH_MAGIC,
+    CODEC_MASK,
+    CRC_END,
     HEAD,
     LENGTH_END,
     RECORD_BYTES_MIN,
@@ -39,6 +41,12 @@ _NO_SEQUENCE: Final = -1
 def is_kafka_block(payload: bytes) -> bool:
     """Whether a payload is a Kafka block and not Talos messages."""
     return payload[:4] == MAGIC
+
+
+def is_packed_kafka_block(payload: bytes | memoryview) -> bool:
+    """Whether a payload seems to be a Kafka block whose records are compressed."""
+    at = WRAPPER_BYTES + CRC_END + 1
+    return payload[:4] == MAGIC and len(payload) > at and bool(payload[at] & CODEC_MASK)
 
 
 class KafkaBatch(NamedTuple):

@@ -19,7 +19,8 @@ from opentalos.wire.message.message import MessageFormatError
 
 PIECE_BYTES: Final = 256 << 10  # worked on without a chance for other threads
 _INPUT_BYTES: Final = 64 << 10  # given to zlib at once, which copies what it did not use
-_XERIAL_CHUNKS_MAX: Final = 1 << 17  # 64 MiB in the smallest chunks that a Java writer makes
+_XERIAL_CHUNK_BYTES_MIN: Final = 1 << 10  # the smallest that a Java writer makes, on average
+_XERIAL_CHUNKS_SPARE: Final = 16  # that may be smaller
 _LZ4_RATIO_MAX: Final = 255  # of output to input, by the LZ4 block format
 _FULL: Final = "failed to write whole buffer"  # cramjam's error when its output is full
 
@@ -113,35 +114,30 @@ def _first(out: mmap.mmap, size: int) -> Unpacked:
 def _xerial(data: bytes, bytes_max: int, part_bytes: int) -> tuple[Unpacked, bool]:
     import cramjam
 
-    chunks: list[tuple[int, int, int]] = []  # position, length, size decompressed
-    position, total = whole.XERIAL_HEADER_BYTES, 0
+    position, chunks, filled = whole.XERIAL_HEADER_BYTES, 0, 0
     if len(data) < position:
         raise MessageFormatError("the snappy stream ends within its header")
-    while position < len(data) and (total < part_bytes or part_bytes == bytes_max):
-        length = int.from_bytes(data[position : position + 4], "big")
-        position += 4
-        if length > len(data) - position:
-            raise MessageFormatError(f"a snappy chunk of {length} bytes goes beyond the block")
-        if len(chunks) >= _XERIAL_CHUNKS_MAX:
-            raise MessageFormatError(f"more than {_XERIAL_CHUNKS_MAX} snappy chunks")
-        size = cramjam.snappy.decompress_raw_len(data[position : position + length])
-        chunks.append((position, length, size))
-        position += length
-        total += size
-        _check(total, bytes_max)
-        if not size:
-            cramjam.snappy.decompress_raw(data[position - length : position])  # may be damaged
-    if not total:
-        return b"", True
-    out = _mapping(total)
-    filled = 0
+    out = _mapping(max(bytes_max, 1))
     with memoryview(out) as view:
-        for start, length, size in chunks:
-            if size:
+        while position < len(data) and (filled < part_bytes or part_bytes == bytes_max):
+            if chunks > _XERIAL_CHUNKS_SPARE + filled // _XERIAL_CHUNK_BYTES_MIN:
+                raise MessageFormatError(f"{filled} bytes in more than {chunks} snappy chunks")
+            length = int.from_bytes(data[position : position + 4], "big")
+            position += 4
+            if length > len(data) - position:
+                raise MessageFormatError(f"a snappy chunk of {length} bytes goes beyond the block")
+            chunk = data[position : position + length]
+            size = cramjam.snappy.decompress_raw_len(chunk)
+            _check(filled + size, bytes_max)
+            if size:  # which releases the lock after each
                 with view[filled : filled + size] as place:
-                    cramjam.snappy.decompress_raw_into(data[start : start + length], place)
+                    cramjam.snappy.decompress_raw_into(chunk, place)
+            else:
+                cramjam.snappy.decompress_raw(chunk)  # may be damaged
+            position += length
+            chunks += 1
             filled += size
-    return cast(bytes, out), position >= len(data)
+    return _first(out, filled), position >= len(data)
 
 
 def _snappy(data: bytes, bytes_max: int) -> Unpacked:

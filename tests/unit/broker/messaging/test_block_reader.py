@@ -1,6 +1,8 @@
 """BlockReader: what a read of a block costs, and who pays."""
 
 import asyncio
+import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -17,6 +19,8 @@ from opentalos.broker.messaging.block_reader import (
 )
 from opentalos.model.message import Compression, StoredBlock
 from opentalos.wire.message import Message, encode_block
+from opentalos.wire.message.kafka_batch import CRC_END, HEAD, LENGTH_END, set_crc
+from opentalos.wire.message.kafka_format import encode_kafka_batch
 
 MIB = 1 << 20
 COUNT = 20_000
@@ -63,6 +67,32 @@ async def test_a_few_bytes_that_become_many_leave_the_loop_and_stop_early(bench:
     assert found == MESSAGES[:200]
     assert bench.work.counters.off_loop == 1
     assert bench.blocks.decoded_bytes <= BATCH + PART_BYTES
+
+
+def empty_members(batch: bool) -> bytes:
+    """A sound gzip member of which most makes nothing; as a block or in a batch of Kafka."""
+    data = bytes(encode_kafka_batch(MESSAGES[:1]))[HEAD.size :] if batch else b"\0\0\0\0\0\0\0\1x"
+    head = b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + b"\0\0\0\xff\xff" * 2_000
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    packed = head + packer.compress(data) + packer.flush()
+    packed += struct.pack("<II", zlib.crc32(data), len(data))
+    if not batch:
+        return packed
+    made = bytearray(encode_kafka_batch(MESSAGES[:1]))
+    made[HEAD.size :] = packed
+    struct.pack_into(">h", made, CRC_END, 1)
+    struct.pack_into(">i", made, 8, len(made) - LENGTH_END)
+    set_crc(made)
+    return b"K\0\0\0" + struct.pack(">I", len(made)) + made
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["block", "batch"])
+async def test_many_bytes_that_become_few_leave_the_loop(bench: Bench, batch: bool) -> None:
+    kind = Compression.NONE if batch else Compression.GZIP
+    block = StoredBlock(0, 1, 1, 0, kind, 1, memoryview(empty_members(batch)))
+    assert len(block.payload) <= SHORT_BYTES
+    assert len(await bench.blocks.read(bench.reader, block, Part(0, 1, BATCH))) == 1
+    assert bench.work.counters.off_loop == 1
 
 
 async def test_a_stream_through_a_block_decodes_it_about_once(bench: Bench) -> None:

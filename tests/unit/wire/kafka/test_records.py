@@ -3,6 +3,7 @@
 import gzip
 import mmap
 import struct
+import zlib
 from collections.abc import Callable
 from random import Random
 
@@ -20,6 +21,7 @@ from opentalos.wire.kafka.records import (
     prove_records,
     read_batch,
     stored_batch,
+    unpacking_cost,
 )
 from opentalos.wire.message import kafka_batch, unpacking
 from opentalos.wire.message.compression import DECODED_BYTES_MAX, compress
@@ -45,9 +47,12 @@ def plain() -> bytearray:
 
 
 def packed(codec: int, body: bytes | None = None) -> bytearray:
+    return wrapped(codec, PACKERS[codec](bytes(plain()[HEAD.size :]) if body is None else body))
+
+
+def wrapped(codec: int, body: bytes) -> bytearray:
     batch = plain()
-    body = bytes(batch[HEAD.size :]) if body is None else body
-    batch[HEAD.size :] = PACKERS[codec](body)
+    batch[HEAD.size :] = body
     struct.pack_into(">h", batch, ATTRIBUTES_AT, codec)
     return resized(batch)
 
@@ -159,6 +164,41 @@ def test_a_bomb_never_gets_more_memory_than_the_limit(
     with pytest.raises(RefusedRecords):
         prove_records(received)
     assert max(sizes, default=0) <= DECODED_BYTES_MAX
+
+
+def with_nothing(codec: int, count: int) -> bytearray:
+    """A sound batch with so many things in its compressed form that nothing comes out of."""
+    body = bytes(plain()[HEAD.size :])
+    match codec:
+        case 1:  # deflate's stored blocks; those with tables of codes take forty times as long
+            packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+            end = struct.pack("<II", zlib.crc32(body), len(body))
+            data = packer.compress(body) + packer.flush() + end
+            return wrapped(1, b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + b"\0\0\0\xff\xff" * count + data)
+        case 2:
+            data = PACKERS[2](body)
+            return wrapped(2, data[:16] + b"\0\0\0\1\0" * count + data[16:])
+        case _:  # frames to skip
+            return wrapped(codec, PACKERS[codec](body) + struct.pack("<II", 0x184D2A50, 0) * count)
+
+
+@pytest.mark.parametrize("codec", [1, 3, 4])
+def test_much_from_which_nothing_comes_out_is_left_to_a_thread(codec: int) -> None:
+    received = read_batch(with_nothing(codec, 20_000))
+    assert not prove_now(received)
+    assert prove_records(received) == len(plain()) - HEAD.size
+
+
+@pytest.mark.parametrize("codec", PACKERS)
+def test_a_little_from_which_nothing_comes_out_is_counted(codec: int) -> None:
+    without, batch = read_batch(packed(codec)), read_batch(with_nothing(codec, 16))
+    assert prove_now(batch) >= prove_now(without)
+    assert 0 < unpacking_cost(without) <= unpacking_cost(batch)
+    assert not unpacking_cost(read_batch(plain()))
+
+
+def test_a_snappy_stream_of_empty_chunks_is_refused() -> None:
+    assert code_of(with_nothing(2, 20)) is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_what_a_batch_cost_counts_all_that_came_out_of_it() -> None:

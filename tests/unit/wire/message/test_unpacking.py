@@ -64,7 +64,19 @@ def test_what_follows_a_gzip_member_is_an_error() -> None:
             unpack(packed + more, Compression.GZIP, MIB, MIB)
 
 
-def test_a_stream_of_empty_snappy_chunks_is_refused() -> None:
-    packed = compress(b"", Compression.SNAPPY) + b"\0\0\0\1\0" * ((1 << 17) + 1)
-    with pytest.raises(MessageFormatError, match="snappy chunks"):
-        unpack(packed, Compression.SNAPPY, MIB, MIB)
+@pytest.mark.parametrize("size", [0, 100])
+def test_a_stream_of_tiny_snappy_chunks_is_refused(size: int) -> None:
+    empty = compress(b"", Compression.SNAPPY)
+    chunk = compress(bytes(size), Compression.SNAPPY)[len(empty) :] or b"\0\0\0\1\0"
+    data, complete = unpack(empty + chunk * 16, Compression.SNAPPY, MIB, MIB)
+    assert (data[:], complete) == (bytes(16 * size), True)
+    for part_bytes in (MIB // 2, MIB):
+        with pytest.raises(MessageFormatError, match="snappy chunks"):
+            unpack(empty + chunk * 1_000, Compression.SNAPPY, MIB, part_bytes)
+
+
+def test_snappy_chunks_of_the_smallest_size_of_a_writer_are_read() -> None:
+    empty = compress(b"", Compression.SNAPPY)
+    chunks = [compress(DATA[start : start + 1024], Compression.SNAPPY)[len(empty) :]
+              for start in range(0, MIB, 1024)]  # fmt: skip
+    assert unpack(empty + b"".join(chunks), Compression.SNAPPY, MIB, MIB)[0][:] == DATA[:MIB]

@@ -71,12 +71,13 @@ from opentalos.wire.kafka.records import (
     prove_records,
     read_batch,
     reading_cost,
+    unpacking_cost,
 )
 
 ACKS: Final = (-1, 0, 1)  # all the same here: durable as the topic says
 
 # Bytes decompressed, or what takes as long, after which a piece ends: three milliseconds. The last
-# batch may go beyond it, by ``EASY_BYTES`` and what reading it costs.
+# batch may go beyond it, by what ``prove_now`` does at most and what reading it costs.
 PIECE_COST: Final = 3 * EASY_BYTES
 _PART_COST: Final = 4 << 10  # of any partition: look-up, put and answer
 
@@ -300,7 +301,9 @@ class _Produce:
             return _PART_COST
         except RefusedRecords as error:
             # Of a batch that was read, all that is easy may have come out before.
-            cost = reading_cost(part.records) + (EASY_BYTES if part.received else 0)
+            cost = reading_cost(part.records)
+            if part.received is not None:
+                cost += EASY_BYTES + unpacking_cost(part.received)
             part.refuse(error)
             return cost
 
