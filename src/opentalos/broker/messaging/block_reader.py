@@ -21,6 +21,7 @@ from opentalos.wire.message.open_block import BlockCut, OpenBlock, open_block
 from opentalos.wire.message.unpacking import DecodedTooLarge
 
 KEPT_S = 10.0  # an opened block that nobody reads
+SHORT_MESSAGES = 512  # passed over or decoded at once
 SHORT_PACKED_BYTES = 8 << 10  # decompressed at once: 1 ms even if nothing comes out of them
 PART_BYTES = 256 << 10  # decompressed beyond what was asked for, for the messages' own fields
 PART_GROWTH = 8  # of the part that is decompressed, if a message was not in it
@@ -167,7 +168,9 @@ class BlockReader:
 def _small(block: StoredBlock) -> OpenBlock | None:
     """The opened block if decoding it takes no time worth a turn; None: it is not small."""
     size = len(block.payload)
-    if size > SHORT_BYTES or (size > SHORT_PACKED_BYTES and _is_packed(block)):
+    if size > SHORT_BYTES or block.messages > SHORT_MESSAGES:
+        return None
+    if size > SHORT_PACKED_BYTES and _is_packed(block):
         return None
     try:
         return open_block(

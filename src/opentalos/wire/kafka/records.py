@@ -188,13 +188,40 @@ def stored_batch(payload: bytes | memoryview, base_offset: int) -> list[bytes | 
     return [head, batch[len(head) :]]
 
 
-def is_stored_batch(payload: bytes | memoryview, messages: int) -> bool:
-    """Whether a block that a client of Talos stored is a sound batch of so many records."""
-    view = memoryview(payload)
-    if bytes(view[: len(MAGIC)]) != MAGIC:
-        return False
+def seems_batch(payload: bytes | memoryview) -> bool:
+    """Whether a block that a client of Talos stored begins like one with a batch."""
+    return payload[: len(MAGIC)] == MAGIC
+
+
+def is_stored_batch_now(payload: bytes | memoryview, messages: int) -> tuple[bool | None, int]:
+    """Whether such a block is a sound batch of so many records; None: to find that takes longer
+    than ``prove_now`` may. Second: what it cost, in the unit of ``prove_now``."""
+    if len(payload) > _EASY_PLAIN_BYTES:
+        return None, 1
+    cost = reading_cost(payload)
     try:
-        received = read_batch(view[WRAPPER_BYTES:])
-        return received.head.records == messages and prove_records(received) > 0
+        received = _batch_in(payload, messages)
+        cost += EASY_BYTES + unpacking_cost(received)
+        proving = prove_now(received)
     except RefusedRecords:
-        return False
+        return False, cost
+    return (True, proving) if proving else (None, cost)
+
+
+def stored_batch_bytes(payload: bytes | memoryview, messages: int) -> int:
+    """Bytes of the records of such a block, decompressed; 0: it is no sound batch of so many.
+
+    Called on a thread.
+    """
+    try:
+        return prove_records(_batch_in(payload, messages))
+    except RefusedRecords:
+        return 0
+
+
+def _batch_in(payload: bytes | memoryview, messages: int) -> ReceivedBatch:
+    received = read_batch(memoryview(payload)[WRAPPER_BYTES:])
+    if not seems_batch(payload) or received.head.records != messages:
+        text = f"a batch of {received.head.records} records in a block of {messages} messages"
+        raise RefusedRecords(ErrorCode.INVALID_RECORD, text)
+    return received

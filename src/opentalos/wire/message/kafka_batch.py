@@ -81,19 +81,22 @@ def read_head(batch: memoryview) -> BatchHead:
 
 
 def has_crc(batch: memoryview, crc: int) -> bool:
-    """Whether the checksum of a batch is right.
+    """Whether the checksum of a batch is right."""
+    return _crc_of(batch) == crc
 
-    In pieces, since the library takes no views and a copy of all would be large.
-    """
+
+def _crc_of(batch: memoryview) -> int:
+    """In pieces, since the library takes no views and a copy of all would be large."""
     found = 0
     for start in range(CRC_END, len(batch), _PIECE_BYTES):
         found = google_crc32c.extend(found, bytes(batch[start : start + _PIECE_BYTES]))
-    return found == crc
+    return found
 
 
 def set_crc(batch: bytearray) -> None:
     """Write the checksum of a batch into it."""
-    struct.pack_into(">I", batch, CRC_END - 4, google_crc32c.value(bytes(batch[CRC_END:])))
+    with memoryview(batch) as view:
+        struct.pack_into(">I", batch, CRC_END - 4, _crc_of(view))
 
 
 def records_of(

@@ -20,6 +20,8 @@ from opentalos.wire.thrift.reader import Cursor
 
 _VERSIONED: Final = ord("V")
 _HEAD: Final = struct.Struct(">BHB")
+_V3_HEAD: Final = _HEAD.pack(_VERSIONED, 3, 0)
+_PIECE_BYTES: Final = 256 << 10
 _V2_FIELDS: Final = struct.Struct(">qhH")
 _U32: Final = struct.Struct(">I")
 _V1_BYTES_MIN: Final = 8  # the shortest message of all versions
@@ -117,17 +119,25 @@ def pass_over(data: bytes, position: int, numbers: range, count: int) -> int:
 
 
 def read_some(data: bytes, position: int, numbers: range, count: int) -> tuple[list[Message], int]:
-    """Some messages and the position behind them: all plain ones, or the next one of any kind.
+    """Some messages and the position behind them: all that are decoded fast, or the next one.
 
     Raises: MessageFormatError.
     """
     found: list[Message] = []
     try:
-        position = read_plain(data, position, len(numbers), found)
-        if not found:
+        position = start = read_plain(data, position, len(numbers), found)
+        while not found or (
+            len(found) < len(numbers)
+            and position - start < _PIECE_BYTES
+            and data[position : position + _HEAD.size] != _V3_HEAD
+        ):
             message, position = _decode_one(data, position)
             found.append(message)
-    except _DAMAGE as error:
+    except (*_DAMAGE, MessageFormatError) as error:
+        if found:
+            return found, position  # the next read says what is wrong, if anybody wants more
+        if isinstance(error, MessageFormatError):
+            raise
         raise _damaged(error, numbers.start, count) from None
     return found, position
 

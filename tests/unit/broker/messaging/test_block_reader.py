@@ -12,6 +12,7 @@ from opentalos.broker.long_work import SHORT_BYTES, LongWork
 from opentalos.broker.messaging.block_reader import (
     KEPT_S,
     PART_BYTES,
+    SHORT_MESSAGES,
     BlockReader,
     MessageUnreadable,
     Part,
@@ -21,6 +22,7 @@ from opentalos.model.message import Compression, StoredBlock
 from opentalos.wire.message import Message, encode_block
 from opentalos.wire.message.kafka_batch import CRC_END, HEAD, LENGTH_END, set_crc
 from opentalos.wire.message.kafka_format import encode_kafka_batch
+from opentalos.wire.message.talos_format import encode_messages
 
 MIB = 1 << 20
 COUNT = 20_000
@@ -137,6 +139,16 @@ async def test_a_large_block_without_compression_is_read_in_pieces(bench: Bench)
     assert found == MESSAGES[1_500:1_600]
     assert bench.charged == 0
     assert bench.work.counters.pauses >= 2
+
+
+async def test_a_few_bytes_with_many_messages_are_read_in_pieces(bench: Bench) -> None:
+    count = SHORT_MESSAGES + 1
+    payload = encode_messages([Message(b"x")] * count, 1)
+    block = StoredBlock(0, count, 1, 0, 0, 1, payload)
+    assert len(payload) <= SHORT_BYTES
+    found = await bench.blocks.read(bench.reader, block, Part(0, count, MIB))
+    assert len(found) == count
+    assert bench.work.counters.pauses >= count // 64
 
 
 async def test_damage_names_the_block(bench: Bench) -> None:

@@ -1,6 +1,7 @@
 """Every request that is served, with arrays as large as they come: no step of the loop is long."""
 
 import asyncio
+import struct
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +13,9 @@ from tests.unit.catalog.support import ALICE
 
 from opentalos.broker.groups.kafka.offsets import Committer, OffsetToCommit
 from opentalos.broker.groups.kafka.requests import JoinRequest, MemberId
+from opentalos.broker.messaging.messages import PutTarget
 from opentalos.broker.messaging.reading.offset_queries import OffsetQueries
+from opentalos.broker.values import Topic
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall
 from opentalos.gateway.kafka.connection import KafkaConnection
 from opentalos.gateway.kafka.fetch_sessions import FetchSessions
@@ -20,6 +23,7 @@ from opentalos.gateway.kafka.gateway import KafkaGateway, Services
 from opentalos.gateway.kafka.handlers import TABLE
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.model.identity import Permission
+from opentalos.model.message import MessageBlock
 from opentalos.model.settings.kafka import KafkaGroupLimits, KafkaSettings
 from opentalos.wire.kafka._generated.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
@@ -48,6 +52,10 @@ from opentalos.wire.kafka.apis import SIZE, Api, ApiKey, api_of, read_response, 
 from opentalos.wire.kafka.codec import Cursor
 from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.kafka.spec import Field, KafkaStruct, StructSpec, includes
+from opentalos.wire.message.kafka_batch import HEAD, LENGTH_END, BatchHead
+from opentalos.wire.message.kafka_format import decode_kafka_block
+from opentalos.wire.message.message import Message
+from opentalos.wire.message.talos_format import encode_messages
 
 MANY = 3_000  # items, so that two calls for each exceed a piece
 PARTITIONS = 40
@@ -342,3 +350,52 @@ async def test_a_request_that_repeats_a_search_by_time_makes_one(
         answer = read_response(api, 7, Cursor(b"".join(pieces), SIZE.size))[1]
         assert len(answer.topics[0].partitions) == 300
     assert searched == 1
+
+
+async def store(w: World, topic: Topic, block: MessageBlock) -> None:
+    done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    target = PutTarget(topic.resource, 0)
+    w.broker.messages.put(ALICE, target, [block], lambda _, error: done.set_result(error))
+    assert await done is None
+
+
+async def test_a_fetch_of_many_small_and_of_large_messages() -> None:
+    steps, threads = LoopSteps(), list[str]()
+
+    class Counted(Beside):
+        async def run(self, work: Callable[..., Any], *args: Any) -> Any:
+            threads.append(work.__name__)
+            return await super().run(work, *args)
+
+    sizes = [[1] * 2_000] * 3 + [[100_000] * 4] + [[2 << 20]]
+    async with world(offload=Counted(steps)) as w:
+        topic = await w.topic(ALICE, TOPIC)
+        for each in sizes:
+            data = encode_messages([Message(bytes(size)) for size in each], 1)
+            await store(w, topic, MessageBlock(data, len(each)))
+        api, version = api_of(ApiKey.FETCH), 12
+        request = FetchRequest(
+            max_bytes=32 << 20,
+            topics=[
+                FetchTopic(
+                    topic=TOPIC,
+                    partitions=[FetchPartition(partition=0, partition_max_bytes=32 << 20)],
+                )
+            ],
+        )
+        frame = memoryview(write_request(api, version, request, 7, "c"))[SIZE.size :]
+        client = Client(w)
+        with steps:
+            pieces = await client.ask(frame)
+    assert steps.largest.calls <= CALLS_MAX, str(steps.largest)
+    assert threads.count("_encoded") == 1
+    _, answer = read_response(api, version, Cursor(b"".join(pieces), SIZE.size))
+    rest, found = memoryview(answer.responses[0].partitions[0].records), list[int]()
+    while rest:
+        head = BatchHead._make(HEAD.unpack_from(rest))
+        end = LENGTH_END + head.length
+        assert head.base_offset == len(found)
+        batch = b"K\0\0\0" + struct.pack(">I", end) + rest[:end]
+        found += [len(message.data) for message in decode_kafka_block(batch, head.records)]
+        rest = rest[end:]
+    assert found == [size for each in sizes for size in each]

@@ -16,11 +16,12 @@ from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.kafka.records import (
     EASY_BYTES,
     RefusedRecords,
-    is_stored_batch,
+    is_stored_batch_now,
     prove_now,
     prove_records,
     read_batch,
     stored_batch,
+    stored_batch_bytes,
     unpacking_cost,
 )
 from opentalos.wire.message import kafka_batch, unpacking
@@ -83,8 +84,10 @@ def test_a_batch_of_every_codec_is_stored_and_read(codec: int) -> None:
     assert [(m.data, m.partition_key, m.create_ms) for m in found] == [
         (m.data, m.partition_key, m.create_ms) for m in MESSAGES
     ]
-    assert is_stored_batch(received.payload, len(MESSAGES))
-    assert not is_stored_batch(received.payload, len(MESSAGES) - 1)
+    assert stored_batch_bytes(received.payload, len(MESSAGES))
+    assert not stored_batch_bytes(received.payload, len(MESSAGES) - 1)
+    assert is_stored_batch_now(received.payload, len(MESSAGES))[0]
+    assert is_stored_batch_now(received.payload, len(MESSAGES) - 1)[0] is False
 
 
 def test_a_raw_snappy_block_is_read_too() -> None:

@@ -13,6 +13,7 @@ from opentalos.wire.message import (
     encode_kafka_block,
 )
 from opentalos.wire.message.open_block import PIECE_MESSAGES, BlockCut, OpenBlock, open_block
+from opentalos.wire.message.talos_format import encode_messages
 
 COUNT = 5_000
 MIB = 1 << 20
@@ -104,3 +105,18 @@ def test_damaged_messages_are_an_error() -> None:
     packed = encode_kafka_block([Message(b"x", create_ms=1)])
     with pytest.raises(MessageFormatError, match="CRC"):
         open_block(packed[:-1] + b"\xff", NONE, 1, 1)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_messages_of_the_old_formats_are_read_many_at_a_time(version: int) -> None:
+    messages, count = [Message(b"x", create_ms=5)] * 200, 200
+    data = encode_messages(messages, version)
+    pieces = list(OpenBlock(data, count, complete=True).read(0, count, MIB))
+    assert [len(piece) for piece in pieces] == [64, 64, 64, 8]
+    cut = OpenBlock(data[: len(data) // 2 + 1], count, complete=False)
+    assert sum(map(len, cut.read(0, 100, MIB))) == 100
+    with pytest.raises(BlockCut):
+        list(cut.read(0, count, MIB))
+    large = encode_messages([Message(bytes(MIB), create_ms=5)] * 3, version)
+    pieces = list(OpenBlock(large, 3, complete=True).read(0, 3, 9 * MIB))
+    assert [len(piece) for piece in pieces] == [1, 1, 1]

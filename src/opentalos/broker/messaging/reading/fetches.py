@@ -13,6 +13,7 @@ from opentalos.broker.cluster.ownership import NO_EPOCH
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.messaging.block_reader import MessageUnreadable, Part
 from opentalos.broker.messaging.messages import MessageService
+from opentalos.broker.messaging.reading.stored_batches import StoredBatches
 from opentalos.catalog.quota.throttle import ThrottleHandle
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.partition.partition_log import PartitionLog
@@ -28,7 +29,6 @@ from opentalos.model.errors import (
 )
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import OffsetRange, PartitionKey, PayloadFormat, StoredBlock
-from opentalos.wire.kafka.records import is_stored_batch
 from opentalos.wire.message.message import Message
 
 FETCH_BYTES_MAX = 32 << 20  # of one call, unless its first block is larger
@@ -100,6 +100,7 @@ class FetchService:
 
     def __init__(self, context: BrokerContext, messages: MessageService) -> None:
         self._context, self._messages = context, messages
+        self._batches = StoredBatches(context.work)
         self.waiting = 0  # calls that wait for messages
         self._opening_s: dict[PartitionKey, float] = {}  # since when they could not be read
 
@@ -209,7 +210,12 @@ class FetchService:
         """Add blocks while there is room; the first of a call is added whatever its size."""
         total, left = room
         for block in blocks:
-            if block.format == PayloadFormat.KAFKA or _holds_batch(block):
+            batch = block.format == PayloadFormat.KAFKA
+            if not batch and self._batches.may_be(block):
+                topic, partition = found.place.topic, found.place.partition
+                reader = self._messages.reader(caller, topic, partition)
+                batch = await self._batches.holds(reader, block)
+            if batch:
                 size = len(block.payload)
                 if size > left and (total or found.bytes):
                     found.full = True
@@ -307,8 +313,3 @@ def _fails_now(found: FetchedPlace) -> bool:
     """Whether the client should hear of an error at once. Damage stays: clients repeat without a
     pause, so the answer waits for messages of other places as if this one had none."""
     return found.error is not None and not isinstance(found.error, DAMAGE)
-
-
-def _holds_batch(block: StoredBlock) -> bool:
-    """Whether a client of Talos has stored a batch of Kafka."""
-    return not block.compression and is_stored_batch(block.payload, block.messages)

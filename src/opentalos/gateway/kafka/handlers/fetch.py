@@ -8,9 +8,11 @@ KIP-951 (new leaders).
 """
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
+from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.broker.messaging.reading.fetches import (
     FetchBounds,
     FetchedPlace,
@@ -52,6 +54,9 @@ SESSIONS_FROM: Final = 7  # version
 MISSING_BYTES_MAX: Final = 16 << 10  # names of topics in a session that the client may not read
 _UNKNOWN: Final = -1  # offset
 _COST: Final = 4  # of a partition, in items of a piece
+_ITEM_BYTES: Final = 1 << 10  # of messages, encoded in the time of an item
+_SHORT_BYTES: Final = SHORT_ITEMS * _ITEM_BYTES  # of a batch, unless a message has more
+_LONG_BYTES: Final = 1 << 20  # of a batch that is encoded on a thread
 
 
 class _HeldUntil(float):
@@ -93,7 +98,7 @@ async def handle(services: Services, call: KafkaCall) -> FetchResponse | None:
     answered: dict[Key, Answered] = {}
     for key, each in zip(keys, found.places, strict=True):
         await call.piece(_COST)
-        answered[key] = _answered(leaders, each)
+        answered[key] = await _answered(services, call, leaders, each)
     for key, why in refused.items():
         await call.piece(_COST)
         answered[key] = _refused(key, why)
@@ -172,7 +177,9 @@ async def _read(
     return await services.broker.reads.fetches.fetch(call.caller, places, bounds), refused
 
 
-def _answered(leaders: NewLeaders, found: FetchedPlace) -> Answered:
+async def _answered(
+    services: Services, call: KafkaCall, leaders: NewLeaders, found: FetchedPlace
+) -> Answered:
     error = found.error
     offsets = found.offsets
     code = ErrorCode.NONE if error is None else _code(error)
@@ -190,11 +197,36 @@ def _answered(leaders: NewLeaders, found: FetchedPlace) -> Answered:
         data.current_leader = LeaderIdAndEpoch(leader_id=number, leader_epoch=epoch)
     pieces: list[bytes | bytearray | memoryview] = []
     for part in found.parts:
-        if isinstance(part, MessageRun):
-            pieces.append(_encoded(part))
-        else:
+        if not isinstance(part, MessageRun):
             pieces += stored_batch(part.payload, part.base_offset)
+            continue
+        for run, size in _short_runs(part):
+            await call.piece(len(run.messages) + size // _ITEM_BYTES)
+            if size <= _LONG_BYTES:
+                pieces.append(_encoded(run))
+                continue
+            async with services.broker.work.turn(call.session.tenant, patient=True) as turn:
+                pieces.append(await turn.off_loop(_encoded, run))
     return Answered(data, pieces)
+
+
+def _short_runs(run: MessageRun) -> Iterator[tuple[MessageRun, int]]:
+    """Parts of a run that are encoded within about a millisecond, or a larger message; their bytes.
+
+    The pieces in which a block is read have many messages, but may have many bytes as well.
+    """
+    messages, start, size = run.messages, 0, 0
+    for index, message in enumerate(messages):
+        full = index - start >= SHORT_ITEMS
+        if full or (size and size + len(message.data) > _SHORT_BYTES):
+            yield (
+                run._replace(base_offset=run.base_offset + start, messages=messages[start:index]),
+                size,
+            )
+            start, size = index, 0
+        size += len(message.data)
+    rest = messages[start:] if start else messages
+    yield run._replace(base_offset=run.base_offset + start, messages=rest), size
 
 
 def _encoded(run: MessageRun) -> bytearray:
