@@ -21,7 +21,7 @@ def form_of(exchange: Exchange) -> Mapping[str, str]:
     content_type = exchange.headers.get(b"content-type", b"").partition(b";")[0]
     if content_type.strip().lower() != _TYPE:
         raise RestError(415, f"unsupported content type; send {_TYPE.decode()}")
-    if len(exchange.body) > BODY_BYTES_MAX:
+    if exchange.body_bytes > BODY_BYTES_MAX:
         raise RestError(413, f"the form is larger than {BODY_BYTES_MAX:,} bytes")
     try:
         pairs = parse_qsl(

@@ -26,7 +26,8 @@ FEED_BYTES_MAX = 4 << 10  # parsed at once where many requests may be: 110 of th
 # A read so large means that more is there, and the loop (libuv) would read on: 8 MB in one pass.
 LARGE_READ_BYTES = 128 << 10
 LARGE_READ_S = 0.0003  # what one takes of a later pass: a call of the system, and fresh memory
-WHOLE_BYTES_MAX = 16 << 10  # parsed at once where few requests are
+PIECES_MAX = 256  # small ones of bodies in chunks, after which a connection waits for its turn
+PIECE_S = 0.000_001  # what one takes
 AHEAD_BYTES = 2 << 10  # charged to the body budget for the head of a pipelined request
 LINGER_S = 2.0  # after a rejection, for the client to read it before the connection closes
 TLS_CLOSE_S = 2.0  # for the other side's close notification, which may never arrive
@@ -55,6 +56,7 @@ class HttpConnection(RequestReading, PacedWriter, asyncio.Protocol):
         self._write_stalled = False
         self._pumping = False
         self._awaits_turn = False
+        self._ended = False  # the client sends no more, and what it sent waits for its turn
 
     # --- transport callbacks -----------------------------------------------------------------
 
@@ -103,6 +105,9 @@ class HttpConnection(RequestReading, PacedWriter, asyncio.Protocol):
         """
         if self._awaits_turn:
             self._parse_backlog()  # so that it counts as a request
+            if self._backlog and len(self._queue) < PIPELINE_MAX and self._server.tls is None:
+                self._ended = True
+                return True
         self._last = self._half_closed = True
         if self._server.tls is not None:
             return False  # TLS knows no half-open connection
@@ -142,7 +147,7 @@ class HttpConnection(RequestReading, PacedWriter, asyncio.Protocol):
             self._keep(data)
             return
         turns = self._server.turns
-        if turns.load_s > TURN_S and not self._in_message and turns.is_full():
+        if turns.load_s > TURN_S and not self._body_left and turns.is_full():
             self._backlog += data
             self._await_turn()
             return
@@ -150,6 +155,8 @@ class HttpConnection(RequestReading, PacedWriter, asyncio.Protocol):
             self._feed(data)
         else:
             self._feed_slices(data)
+        if self._pieces > PIECES_MAX:
+            self._count_pieces()
         if len(data) >= LARGE_READ_BYTES and turns.shared and self._in_message:
             self._pause_reading()
             self._await_turn()
@@ -162,7 +169,11 @@ class HttpConnection(RequestReading, PacedWriter, asyncio.Protocol):
         if not self.alive:
             return
         self._pump(in_turn=True)
-        if self._reading_paused and not self._backlog:
+        if self._ended and not self._awaits_turn and self._transport is not None:
+            self._ended = False
+            if not self.eof_received():
+                self._close()
+        elif self._reading_paused and not self._backlog:
             self._server.turns.expect(LARGE_READ_S)
             self._resume_reading()
 
@@ -173,16 +184,25 @@ class HttpConnection(RequestReading, PacedWriter, asyncio.Protocol):
 
     # --- parsing -----------------------------------------------------------------------------
 
+    def _count_pieces(self) -> None:
+        """A body in small chunks had a part of the pass: others come before the next part."""
+        turns = self._server.turns
+        if turns.shared:
+            turns.spent(turns.clock() - self._pieces * PIECE_S, self.party)
+        self._pieces = 0
+
     def _feed_slices(self, data: bytes) -> None:
-        if self._body_left >= len(data) or (
-            len(data) <= WHOLE_BYTES_MAX and data.count(b"HTTP/") <= PIPELINE_MAX
-        ):
-            self._feed(data)  # all of it belongs to one body, or to few requests
+        if self._body_left >= len(data):
+            self._feed(data)  # all of it belongs to one body
             return
         view, position = memoryview(data), 0
         while position < len(view) and not self._last:
             if len(self._queue) >= PIPELINE_MAX:
                 self._keep(view[position:])
+                return
+            if self._pieces > PIECES_MAX:
+                self._keep(view[position:])
+                self._await_turn()
                 return
             step = max(self._body_left, FEED_BYTES_MAX)
             self._feed(bytes(view[position : position + step]))
@@ -218,9 +238,8 @@ class HttpConnection(RequestReading, PacedWriter, asyncio.Protocol):
         if not url.startswith(b"/"):
             url = origin_form(url)
         exchange = Exchange(self, self._method, url, self._headers)
-        parts = self._parts
-        if parts:
-            exchange.body = parts[0] if len(parts) == 1 else b"".join(parts)
+        if self._parts:
+            exchange.received(self._parts)
             self._parts = []
             exchange.charged, exchange.hold = self._charged, self._hold
             self._charged, self._hold = 0, None
@@ -252,7 +271,7 @@ class HttpConnection(RequestReading, PacedWriter, asyncio.Protocol):
                 self._waiting = False
                 self.deadline = self._server.now + self._server.answer_timeout_s
                 self._server.dispatch(exchange, self.party)
-            elif self._backlog and not self._last:
+            elif self._backlog and not self._last and not self._awaits_turn:
                 self._parse_backlog()
             else:
                 break
@@ -268,6 +287,11 @@ class HttpConnection(RequestReading, PacedWriter, asyncio.Protocol):
             piece = bytes(memoryview(backlog)[:step])
             del backlog[:step]
             self._feed(piece)
+            if self._pieces > PIECES_MAX:
+                self._count_pieces()
+                if backlog:
+                    self._await_turn()
+                    return
         if not backlog:
             self._resume_reading()
 

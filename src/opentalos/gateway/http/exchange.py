@@ -58,8 +58,9 @@ class Exchange:
     """
 
     __slots__ = (
+        "_body",
         "_connection",
-        "body",
+        "_parts",
         "body_md5",
         "charged",
         "client",
@@ -86,7 +87,8 @@ class Exchange:
         self.method = method
         self.path, _, self.query = url.partition(b"?")
         self.headers = headers  # lower-case names; repeated values joined by ","
-        self.body = b""
+        self._body = b""
+        self._parts: Sequence[bytes | bytearray] = ()  # of a body that nobody needed so far
         self.body_md5 = b""  # in hexadecimal, if it was calculated before
         self.charged = 0  # bytes of the server's body budget
         self.hold: Hold | None = None  # of a large body's share
@@ -102,6 +104,29 @@ class Exchange:
         self.started_s = 0.0  # time.perf_counter() when its handler was called
         self.timed: Histogram | None = None  # observes the latency
         self.failure = ""  # name of the error in the reply
+
+    @property
+    def body(self) -> bytes:
+        """The whole body. The first use joins its parts, so ask for ``body_bytes`` before."""
+        if self._parts:
+            self._body, self._parts = b"".join(self._parts), ()
+        return self._body
+
+    @body.setter
+    def body(self, body: bytes) -> None:
+        self._body, self._parts = body, ()
+
+    @property
+    def body_bytes(self) -> int:
+        """Size of the body."""
+        return sum(map(len, self._parts)) if self._parts else len(self._body)
+
+    def received(self, parts: Sequence[bytes | bytearray]) -> None:
+        """Set the body as it came: one or more parts, of which the first is bytes."""
+        if len(parts) == 1:
+            self._body = bytes(parts[0])  # no copy
+        else:
+            self._parts = parts
 
     @property
     def request_id(self) -> str:

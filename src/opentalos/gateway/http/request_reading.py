@@ -19,10 +19,18 @@ from opentalos.gateway.http.request_target import reason_of
 HEADERS_MAX = 100  # header lines of one request
 _LINE_BYTES = 4  # of a header line beside name and value
 _START_BYTES = 14  # of the request line beside the target, at least
-# A chunk of one byte has five bytes around it; more are allowed, and no endless extensions.
-_FRAMING_MAX = 8  # bytes around chunks, for each byte of the body
+# Bytes around chunks, for each byte of the body and beyond ``header_bytes_max``. A chunk has at
+# least five: lines of a few bytes pass, but neither long extensions nor thousands of single bytes.
+_FRAMING_MAX = 1
+# Smaller pieces of a body are put together. Of a large one in chunks, so much is charged at once.
+PIECE_BYTES_MIN = 4 << 10
+GATHERED_BYTES_MAX = 64 << 10  # put together at most
 _VERSIONS = ("1.0", "1.1")
 RAW_BYTES_MIN = 16 << 10  # of a read inside of a body, that the parser does not see
+
+
+class _Refused(Exception):
+    """Ends the parser's current feed: nothing of the connection is read any more."""
 
 
 class RequestReading(ABC):
@@ -52,7 +60,8 @@ class RequestReading(ABC):
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._repeated = 0  # header lines whose name came before
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | bytearray] = []  # the first one is bytes
+        self._pieces = 0  # small ones of bodies in chunks, since the last turn
         self._body_bytes = 0
         self._body_left = 0  # of a Content-Length body
         self._raw = False  # the parser has not seen all of the body so far, and is done with
@@ -107,6 +116,8 @@ class RequestReading(ABC):
                 self._head_bytes += len(data)
             if self._head_bytes > most:
                 self._refuse(431, "the request's header is too large")
+            elif len(self._headers) + self._repeated > HEADERS_MAX:
+                self._refuse(431, f"more than {HEADERS_MAX} headers")
             return
         if self._head_ended:
             return
@@ -119,7 +130,7 @@ class RequestReading(ABC):
         if not self._body_left:  # it comes in chunks
             self._framing_bytes += len(data) - (self._body_bytes - body_bytes)
             if self._framing_bytes > most + _FRAMING_MAX * self._body_bytes:
-                self._refuse(431, "the chunks of the body are too small or have long extensions")
+                self._refuse(400, "the chunks of the body are too small or have long extensions")
 
     def _is_plain_body(self) -> bool:
         """The body is being read, and its length is the only thing that ends it."""
@@ -187,13 +198,18 @@ class RequestReading(ABC):
                 self._repeated += 1
                 if self._repeated > HEADERS_MAX:
                     self._refuse(431, f"more than {HEADERS_MAX} headers")
-                    return
+                    raise _Refused
                 value = headers[name] + b"," + value
             headers[name] = value
         elif not self._resuming:
             self._trailer_bytes += len(name) + len(value) + _LINE_BYTES
-            if self._trailer_bytes > self._server.limits.header_bytes_max:
+            self._repeated += 1
+            if (
+                self._trailer_bytes > self._server.limits.header_bytes_max
+                or len(self._headers) + self._repeated > HEADERS_MAX
+            ):
                 self._refuse(431, "the trailer of the request is too large")
+                raise _Refused
 
     def on_headers_complete(self) -> None:
         """Parser callback: refuse what is too large before it is read."""
@@ -259,25 +275,51 @@ class RequestReading(ABC):
     def on_body(self, data: bytes) -> None:
         """Parser callback: one piece of the body."""
         if self._last:
-            return
+            raise _Refused
         count = len(data)
         self._moved = True
         self._body_bytes += count
-        if self._body_left:
+        chunked = not self._body_left
+        if not chunked:
             self._body_left -= count
             server = self._server
             if self._plain and server.body_bytes + count <= server.limits.bodies_bytes_total_max:
                 server.body_bytes += count
                 self._charged += count
-                self._parts.append(data)
+                if self._parts:
+                    self._gather(data)
+                else:
+                    self._parts.append(data)
                 return
-        if self._body_bytes > self._server.limits.body_bytes_max:
-            limit = self._server.limits.body_bytes_max
+        limit = self._server.limits.body_bytes_max
+        if self._body_bytes > limit:
             self._refuse(413, f"the body is larger than {limit} bytes")
-        elif not self._charge(count):
-            self._refuse(503, "too many request bytes in memory; retry later")
-        else:
+            return
+        missing = self._body_bytes - self._charged
+        if missing > 0:
+            if chunked and missing < PIECE_BYTES_MIN and self._hold is not None:
+                missing = min(PIECE_BYTES_MIN, limit - self._charged)
+            if not self._charge(missing):
+                self._refuse(503, "too many request bytes in memory; retry later")
+                return
+        if count >= PIECE_BYTES_MIN:
             self._parts.append(data)
+            return
+        if chunked:
+            self._pieces += 1
+        self._gather(data)
+
+    def _gather(self, data: bytes) -> None:
+        """Keep a small piece of the body with others: the client decides how many come."""
+        parts = self._parts
+        if not parts:
+            parts.append(data)
+            return
+        last = parts[-1]
+        if isinstance(last, bytearray) and len(last) < GATHERED_BYTES_MAX:
+            last += data
+        else:
+            parts.append(bytearray(data))
 
     def _charge(self, count: int) -> bool:
         """Count bytes of the body in the budget; False: there is no room."""

@@ -79,7 +79,7 @@ class SdsGateway:
         await self._tasks.drain(timeout_s)
 
     def _serve(self, service: ServiceSpec, exchange: Exchange) -> None:
-        if len(exchange.body) > BODY_BYTES_MAX:
+        if exchange.body_bytes > BODY_BYTES_MAX:
             exchange.reply_text(413, f"a call may have {BODY_BYTES_MAX} bytes", in_status=True)
             self._tasks.failures += 1
             return

@@ -28,7 +28,7 @@ def starting_routes() -> Mapping[bytes, Handler]:
 
 def _reply(service: ServiceSpec, exchange: Exchange) -> None:
     by_status = exchange.headers.get(b"authorization", b"").startswith(HEADER_START)
-    if by_status or len(exchange.body) > BODY_BYTES_MAX:
+    if by_status or exchange.body_bytes > BODY_BYTES_MAX:
         exchange.reply_text(500, STARTING, in_status=True)
         return
     read = read_call(exchange, service, ThriftProtocol.BINARY, partial=True, in_status=True)

@@ -52,9 +52,9 @@ def form_of(exchange: Exchange) -> Form:
     content_type = exchange.headers.get(b"content-type", b"").partition(b";")[0]
     if content_type.strip().lower() != _TYPE:
         raise UnsupportedMediaType(f"unsupported content type; send {_TYPE.decode()}")
-    if len(exchange.body) > BODY_BYTES_MAX:
+    if exchange.body_bytes > BODY_BYTES_MAX:
         raise RequestTooLarge(
-            f"the form has {len(exchange.body):,} bytes; the limit is {BODY_BYTES_MAX:,}"
+            f"the form has {exchange.body_bytes:,} bytes; the limit is {BODY_BYTES_MAX:,}"
         )
     try:
         sent = dict(parse_qsl(exchange.body.decode(), errors="strict", max_num_fields=_FIELDS_MAX))

@@ -111,7 +111,7 @@ class ThriftGateway:
         self._call(exchange, caller, SERVICES["MessageService"])
 
     def _serve(self, service: ServiceSpec, exchange: Exchange) -> None:
-        if len(exchange.body) > ADMIN_BODY_BYTES_MAX:
+        if exchange.body_bytes > ADMIN_BODY_BYTES_MAX:
             limit = ADMIN_BODY_BYTES_MAX
             exchange.reply_text(413, f"calls of {service.name} may have at most {limit} bytes")
             return
@@ -334,7 +334,7 @@ class _WaitingPut:
         transferred = bool(exchange.forwarder)
         reply = hot.put_reply(put.seqid, put.sequence_id, base_offset, transferred=transferred)
         # Only senders of large bodies learn that these need no MD5.
-        small = len(exchange.body) < MAC_BODY_BYTES_MIN
+        small = exchange.body_bytes < MAC_BODY_BYTES_MIN
         exchange.reply(_COMPACT_OK if small else _COMPACT_OFFER, reply)
 
     def late(self, error: TalosError) -> None:

@@ -48,7 +48,7 @@ def headers_of(route: Route, sent: Mapping[bytes, bytes]) -> dict[str, Any]:
 
 def is_long(exchange: Exchange) -> bool:
     """Whether decoding the body takes so long that it needs a turn."""
-    return len(exchange.body) > SHORT_BYTES or exchange.body.count(b",") > SHORT_ITEMS
+    return exchange.body_bytes > SHORT_BYTES or exchange.body.count(b",") > SHORT_ITEMS
 
 
 def document_of(route: Route, exchange: Exchange) -> tuple[Any, bool]:
@@ -56,10 +56,11 @@ def document_of(route: Route, exchange: Exchange) -> tuple[Any, bool]:
 
     Raises: BadRequest, RequestTooLarge, UnsupportedMediaType.
     """
-    body, sent = route.body, exchange.body
+    body = route.body
     if _is_undecoded(route, exchange):
         return None, body is not None
     assert body is not None, "what is decoded has a schema"
+    sent = exchange.body
     for _ in _counted_containers(sent):
         pass
     document = {} if body.optional and not sent else json_text.decoded(sent)
@@ -90,7 +91,7 @@ def _is_undecoded(route: Route, exchange: Exchange) -> bool:
 
     Raises: BadRequest, RequestTooLarge, UnsupportedMediaType.
     """
-    body, sent = route.body, exchange.body
+    body, sent = route.body, exchange.body_bytes
     if body is None:
         if sent:
             raise BadRequest("this operation takes no body")
@@ -100,8 +101,8 @@ def _is_undecoded(route: Route, exchange: Exchange) -> bool:
     missing = b"" if sent else _JSON_TYPE
     raw = _is_raw(body, exchange.headers.get(b"content-type", missing))
     bytes_max = body.raw_bytes_max if raw else body.bytes_max
-    if len(sent) > bytes_max:
-        raise RequestTooLarge(f"the body has {len(sent):,} bytes; the limit is {bytes_max:,}")
+    if sent > bytes_max:
+        raise RequestTooLarge(f"the body has {sent:,} bytes; the limit is {bytes_max:,}")
     if raw:
         return True
     return False
