@@ -6,17 +6,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from opentalos.broker.long_work import SHORT_ITEMS, LongWork
 from opentalos.model.errors import InvalidCredential, TalosError
 from opentalos.model.identity import GUEST, Principal
 from opentalos.wire.kafka.apis import Api, RequestHeader, write_response
-from opentalos.wire.kafka.codec import MessageTooLarge, Pace, TooManyItems, give_up
+from opentalos.wire.kafka.pace import (
+    MessageTooLarge,
+    Pace,
+    TooManyItems,
+    give_up,
+)
 from opentalos.wire.kafka.spec import KafkaStruct
-
-if TYPE_CHECKING:
-    from opentalos.gateway.kafka.connection import KafkaConnection
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -186,16 +188,23 @@ class KafkaCall:
             self._done(self, pieces)
 
 
+class Receiver(Protocol):
+    """Gets the answers of calls; a connection does."""
+
+    def answered(self, call: KafkaCall, pieces: list[bytes | bytearray | memoryview]) -> None:
+        """A call was answered."""
+
+
 class CallStart(Protocol):
     """Decodes and starts the calls of connections; ``gateway.py`` does."""
 
     def decode(
-        self, frame: memoryview, session: ClientSession, connection: "KafkaConnection"
+        self, frame: memoryview, session: ClientSession, connection: Receiver
     ) -> KafkaCall | None:
         """The call of a frame; None: ``decode_long`` has to read it. Raises: KafkaFormatError."""
 
     async def decode_long(
-        self, frame: memoryview, session: ClientSession, connection: "KafkaConnection"
+        self, frame: memoryview, session: ClientSession, connection: Receiver
     ) -> KafkaCall:
         """The call of a frame with many items, read in pieces. Raises: KafkaFormatError."""
 

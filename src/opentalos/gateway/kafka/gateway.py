@@ -20,8 +20,7 @@ from opentalos.broker.long_work import work_for
 from opentalos.gateway.http.fairness.turns import TURN_S
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.http.tls_connection import certificate_of
-from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Received
-from opentalos.gateway.kafka.connection import KafkaConnection
+from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Received, Receiver
 from opentalos.gateway.kafka.errors import code_of
 from opentalos.gateway.kafka.fetch_sessions import FetchSessions
 from opentalos.gateway.kafka.listener import KafkaPort
@@ -42,6 +41,8 @@ from opentalos.wire.kafka.codec import (
     ITEMS_MAX,
     Cursor,
     KafkaFormatError,
+)
+from opentalos.wire.kafka.pace import (
     MessageTooLarge,
     Pace,
     TooManyItems,
@@ -117,7 +118,7 @@ class KafkaGateway:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def decode(
-        self, frame: memoryview, session: ClientSession, connection: KafkaConnection
+        self, frame: memoryview, session: ClientSession, connection: Receiver
     ) -> KafkaCall | None:
         """The call of a frame; None: it has so many items that ``decode_long`` has to read them.
 
@@ -144,7 +145,7 @@ class KafkaGateway:
         return self._call(received, session, connection)
 
     async def decode_long(
-        self, frame: memoryview, session: ClientSession, connection: KafkaConnection
+        self, frame: memoryview, session: ClientSession, connection: Receiver
     ) -> KafkaCall:
         """What ``decode`` did not read, in pieces. Raises: KafkaFormatError."""
         cursor = Cursor(frame)
@@ -153,9 +154,7 @@ class KafkaGateway:
             received = await turn.in_pieces(partial(_body, *head, cursor))
         return self._call(received, session, connection)
 
-    def _call(
-        self, received: Received, session: ClientSession, connection: KafkaConnection
-    ) -> KafkaCall:
+    def _call(self, received: Received, session: ClientSession, connection: Receiver) -> KafkaCall:
         return KafkaCall(received, session, self._services.broker.work, connection.answered)
 
     def _head(self, cursor: Cursor) -> tuple[Served, Api, RequestHeader]:

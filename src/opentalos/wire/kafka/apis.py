@@ -15,11 +15,13 @@ from typing import Any, Final, NamedTuple
 from opentalos.wire.kafka.codec import (
     Cursor,
     KafkaFormatError,
-    Pace,
-    Paced,
     decode,
     encode,
     read_unsigned,
+)
+from opentalos.wire.kafka.pace import (
+    Pace,
+    Paced,
 )
 from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
 

@@ -13,12 +13,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
+from opentalos.wire.kafka.pace import PIECE_VALUES, WRITTEN_BYTES_MAX, MessageTooLarge, Pace, Paced
 from opentalos.wire.kafka.spec import KafkaStruct, KafkaType, StructSpec, includes
 
 ITEMS_MAX: Final = 50_000  # an item costs up to some hundred bytes of memory, and one on the wire
-PIECE_VALUES: Final = 600  # read or written without a pause; less than 1 ms
 _VALUE_BYTES: Final = 4 << 10  # which to copy takes as long as a value
-WRITTEN_BYTES_MAX: Final = 100 << 20  # of a message with many items; as much as most clients take
 _STRING_BYTES_MAX: Final = 32_767  # with a length of 16 bits
 _VARINT_BITS_MAX: Final = 35
 _UUID_BYTES: Final = 16
@@ -31,35 +30,6 @@ Write = Callable[[bytearray, Any], None]
 
 class KafkaFormatError(Exception):
     """Received bytes are no message of the version they claim."""
-
-
-class TooManyItems(Exception):
-    """A message has more items than an event loop reads or writes at once."""
-
-
-class MessageTooLarge(Exception):
-    """A message to write has more bytes than ``WRITTEN_BYTES_MAX``."""
-
-
-class Pace:
-    """Counts the values in arrays, and calls ``pause`` after each ``PIECE_VALUES`` of them."""
-
-    __slots__ = ("_left", "_pause")
-
-    def __init__(self, pause: Callable[[], None]) -> None:
-        self._left, self._pause = PIECE_VALUES, pause
-
-    def step(self, values: int) -> None:
-        """So many values are next. Raises: what ``pause`` raises."""
-        self._left -= values
-        if self._left < 0:
-            self._left = PIECE_VALUES - values
-            self._pause()
-
-
-def give_up() -> None:
-    """The pause of who has no time for more than a piece. Raises: TooManyItems."""
-    raise TooManyItems
 
 
 class Cursor:
@@ -113,16 +83,6 @@ class Cursor:
             piece = whole[start : start + size]
             pace.step(len(piece) * values)
             yield piece
-
-
-class Paced(bytearray):
-    """Where a message with many items is written."""
-
-    __slots__ = ("pace",)
-
-    def __init__(self, pace: Pace) -> None:
-        super().__init__()
-        self.pace = pace
 
 
 class EncodedItems(NamedTuple):

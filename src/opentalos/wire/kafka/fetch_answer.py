@@ -16,7 +16,13 @@ from opentalos.wire.kafka._generated.fetch_response import (
     PartitionData,
 )
 from opentalos.wire.kafka.apis import SIZE, Api, write_answer_head
-from opentalos.wire.kafka.codec import Pace, encode, write_unsigned
+from opentalos.wire.kafka.codec import (
+    encode,
+    write_unsigned,
+)
+from opentalos.wire.kafka.pace import (
+    Pace,
+)
 
 Piece = bytes | bytearray | memoryview
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from opentalos.gateway.kafka.call import ClientSession, KafkaCall
+from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Receiver
 from opentalos.gateway.kafka.connection import KafkaConnection
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.model.errors import InvalidCredential
@@ -42,17 +42,15 @@ class Calls:
         self.frames: list[memoryview] = []
         self.started: list[KafkaCall] = []
         self.answers = True
-        self.connection: KafkaConnection
+        self.connection: Receiver
 
-    def decode(
-        self, frame: memoryview, _session: ClientSession, connection: KafkaConnection
-    ) -> KafkaCall:
+    def decode(self, frame: memoryview, _session: ClientSession, connection: Receiver) -> KafkaCall:
         self.frames.append(frame)
         self.connection = connection
         return cast(KafkaCall, SimpleNamespace(gone=None, items=0))
 
     async def decode_long(
-        self, frame: memoryview, session: ClientSession, connection: KafkaConnection
+        self, frame: memoryview, session: ClientSession, connection: Receiver
     ) -> KafkaCall:
         raise NotImplementedError
 

@@ -12,7 +12,7 @@ from tests.unit.gateway.http.support import Bench, request, statuses
 from opentalos.broker.long_work import LongWork
 from opentalos.gateway.http.fairness.pacing import PASS_BYTES
 from opentalos.gateway.http.fairness.turns import ALONE_TURN_S, STARTS_A_TURN, TURN_S, Turns
-from opentalos.gateway.kafka.call import ClientSession, KafkaCall
+from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Receiver
 from opentalos.gateway.kafka.connection import PIPELINE_MAX, KafkaConnection
 from opentalos.gateway.kafka.gateway import TASK_S, KafkaGateway, Services
 from opentalos.gateway.kafka.handlers import TABLE
@@ -78,15 +78,13 @@ class Port:
         connection.connection_made(cast(asyncio.Transport, Wire(peer)))
         return connection
 
-    def decode(
-        self, _frame: memoryview, session: ClientSession, connection: KafkaConnection
-    ) -> KafkaCall:
+    def decode(self, _frame: memoryview, session: ClientSession, connection: Receiver) -> KafkaCall:
         return cast(
             KafkaCall, SimpleNamespace(gone=None, items=0, session=session, connection=connection)
         )
 
     async def decode_long(
-        self, frame: memoryview, session: ClientSession, connection: KafkaConnection
+        self, frame: memoryview, session: ClientSession, connection: Receiver
     ) -> KafkaCall:
         raise NotImplementedError
 
