@@ -109,6 +109,7 @@ class HttpConnection(RequestReading, PacedWriter, asyncio.Protocol):
                 self._ended = True
                 return True
         self._last = self._half_closed = True
+        self._backlog.clear()  # what it has is not begun any more
         if self._server.tls is not None:
             return False  # TLS knows no half-open connection
         if self._paced is not None and self._is_idle() and self._paced.get_write_buffer_size():
@@ -472,7 +473,7 @@ class HttpConnection(RequestReading, PacedWriter, asyncio.Protocol):
                 late(unknown)
             else:
                 self._current.reply_text(503, str(unknown))
-        elif self._in_message and not self._write_stalled:
+        elif self._in_message and not (self._write_stalled or self._last):
             self._refuse(408, "the request did not arrive in time")
         elif self._write_stalled or self._last:
             self._server.cut += 1

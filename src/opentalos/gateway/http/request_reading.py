@@ -174,7 +174,7 @@ class RequestReading(ABC):
     def on_message_begin(self) -> None:
         """Parser callback."""
         self._moved = True
-        if self._resuming:
+        if self._resuming or self._last:
             return
         self._in_message = self._in_head = True
         self._owes_continue = False

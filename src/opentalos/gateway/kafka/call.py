@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from opentalos.broker.long_work import SHORT_ITEMS, LongWork
+from opentalos.model.address import is_local, network_of
 from opentalos.model.errors import InvalidCredential, TalosError
 from opentalos.model.identity import GUEST, Principal
 from opentalos.wire.kafka.apis import Api, RequestHeader, write_response
@@ -71,6 +72,14 @@ class ClientSession:
         self.closed = True
         for closer in self.closers:
             closer()
+
+
+def session_of(transport: asyncio.Transport, *, tls: bool) -> ClientSession:
+    """The session of a connection that was just accepted."""
+    name = transport.get_extra_info("peername")
+    peer = str(name[0]) if isinstance(name, tuple) and name else ""
+    private = tls or is_local(peer, transport.get_extra_info("sockname"))
+    return ClientSession(peer=peer, network=network_of(peer), private=private)
 
 
 class Received(NamedTuple):

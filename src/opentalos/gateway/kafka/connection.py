@@ -11,14 +11,14 @@ import logging
 import math
 import struct
 from collections import deque
+from functools import partial
 from typing import cast
 
 from opentalos.gateway.http.fairness.pacing import PASS_BYTES, PacedWriter
 from opentalos.gateway.http.fairness.pool import Hold
 from opentalos.gateway.http.fairness.turns import STARTS_A_TURN, TURN_S
-from opentalos.gateway.kafka.call import CallStart, ClientSession, KafkaCall
+from opentalos.gateway.kafka.call import CallStart, KafkaCall, session_of
 from opentalos.gateway.kafka.listener import KafkaPort
-from opentalos.model.address import is_local, network_of
 from opentalos.model.identity import Principal
 from opentalos.model.settings.kafka import UNKNOWN_BYTES_MAX
 from opentalos.wire.kafka.codec import (
@@ -77,9 +77,8 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
         self._needs_room = False  # the port resumes it
         self._left_unread = 0  # when the client was last seen to read
         self._stalled = self._paused = self._ending = self._starting = self._partial = False
-        self._sends_soon = self._awaits_turn = False
-        self._cut_short = False  # nothing more is sent
-        self._decoding: asyncio.Task[None] | None = None  # of the first request that waits
+        self._sends_soon = self._awaits_turn = self._cut_short = False
+        self._decoding: asyncio.Task[KafkaCall] | None = None  # of the first request that waits
         self._counted: Principal | None = None  # for whose tenant it is counted
 
     @property
@@ -97,12 +96,8 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the connection, or cut it when there are too many."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-        name = transport.get_extra_info("peername")
-        peer = str(name[0]) if isinstance(name, tuple) and name else ""
-        self.network = network_of(peer)
-        local = is_local(peer, transport.get_extra_info("sockname"))
-        private = self._port.tls is not None or local
-        self.session = ClientSession(peer=peer, network=self.network, private=private)
+        self.session = session_of(self._transport, tls=self._port.tls is not None)
+        self.network = self.session.network
         self.party = self.tenant
         self._await_request()
         if not self._port.admit(self):
@@ -120,6 +115,8 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
         self._drop_waiting()
         self._received.clear()
         self._large = None
+        if self._decoding is not None:
+            self._decoding.cancel()
         self._port.forget(self)
         self._give_up()
         self.session.close()
@@ -255,10 +252,10 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
 
     def resume(self) -> None:
         """Continue with what was received, then with reading."""
-        if self._transport is None or self._ending:
+        if self._transport is None:
             return
         self._needs_room = self._partial = False
-        if self._paused:
+        if self._paused and not self._ending:
             self._paused = False
             self._transport.resume_reading()
         self._cut()
@@ -315,7 +312,9 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
                 return False
             if pending.call is None:
                 self.deadline_s = math.inf  # it is not the client's turn
-                self._decoding = self._loop.create_task(self._decode_long(frame, pending))
+                decode = self._gateway.decode_long(frame, self.session, self)
+                self._decoding = self._loop.create_task(decode)
+                self._decoding.add_done_callback(partial(self._decoded, pending))
                 return False
         if pending.call.items > _FEW_ITEMS and not self._hold_items(pending, pending.call.items):
             return False
@@ -329,25 +328,24 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
         self._gateway.start(pending.call)
         return True
 
-    async def _decode_long(self, frame: memoryview, pending: _Pending) -> None:
-        """Decode the first request that waits; meanwhile none is started."""
-        try:
-            pending.call = await self._gateway.decode_long(frame, self.session, self)
-        except KafkaFormatError as error:
+    def _decoded(self, pending: _Pending, task: asyncio.Task[KafkaCall]) -> None:
+        """The first request that waits was decoded, unless the connection dropped it meanwhile."""
+        self._decoding = None
+        error = None if task.cancelled() else task.exception()
+        if not self._waiting or self._waiting[0][1] is not pending:
+            self._release(pending)
+        elif error is None:
+            pending.call = task.result()
+            self._pump()
+        else:
             self._drop_waiting()
             self._refuse(str(error))
-        except Exception:
-            _log.exception("a request could not be read", extra={"peer": self.session.peer})
-            self.abort()
-        finally:
-            self._decoding = None
-        self._pump()
 
     def _hold_items(self, pending: _Pending, count: int) -> bool:
         """Take the memory of a request's items; False: there is none now."""
-        if pending.items is None and not self._needs_room:  # else it waits already
+        if pending.items is None:
             pending.items = self._port.memory.take_items(self, count * _ITEM_BYTES)
-            if pending.items is None:
+            if pending.items is None and not self._needs_room:  # else it waits already
                 self._needs_room = True
                 self._port.memory.wait(self)
         return pending.items is not None
@@ -482,6 +480,8 @@ class KafkaConnection(PacedWriter, asyncio.BufferedProtocol):
         """Return the memory of what will not be started."""
         waiting = [pending for _, pending in self._waiting]
         self._waiting.clear()
+        if self._decoding is not None:
+            del waiting[:1]  # whoever decodes it keeps its bytes until then
         if self._reserved is not None:
             waiting.append(self._reserved)
             self._reserved = None

@@ -222,6 +222,7 @@ class KafkaGateway:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(slot.free)
+        task.add_done_callback(partial(_end_cancelled, call))
 
     async def _run(self, served: Served, call: KafkaCall) -> None:
         work_for(call.session.tenant)
@@ -233,10 +234,6 @@ class KafkaGateway:
                 response = await made
                 if response is not None:
                     call.answer(response)
-        except asyncio.CancelledError:
-            call.session.ends = True  # what follows would be taken for the answer
-            call.answer_raw([])
-            raise
         except Exception as error:
             self._broken(call, error)
 
@@ -270,6 +267,13 @@ class KafkaGateway:
                 await asyncio.gather(*self._tasks, return_exceptions=True)
         for task in list(self._tasks):
             task.cancel()
+
+
+def _end_cancelled(call: KafkaCall, task: asyncio.Task[None]) -> None:
+    """A task that is cancelled may not even have begun; its call must end all the same."""
+    if task.cancelled() and not call.answered:
+        call.session.ends = True  # what follows would be taken for the answer
+        call.answer_raw([])
 
 
 def check_session(session: ClientSession, api: Api) -> None:

@@ -11,7 +11,7 @@ Source: Apache Kafka 4.3, protocol guide; KIP-848; KIP-1082 (ids made by clients
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from opentalos.group.kafka.assignors import (
@@ -137,7 +137,10 @@ class ConsumerGroup:
         if heartbeat.epoch < JOINS:
             return self._leave(heartbeat)
         text = self._too_many(heartbeat, counts)
-        if text:
+        if text and heartbeat.says_nothing_new:
+            # A topic grew, or a new one matches: the group keeps what it has.
+            heartbeat, counts = replace(heartbeat, topics=None), {}
+        elif text:
             refusal, name = Refusal.GROUP_MAX_SIZE_REACHED, heartbeat.who.member
             return ConsumerAnswer(refusal=refusal, text=text, member=name)
         joins = heartbeat.epoch == JOINS

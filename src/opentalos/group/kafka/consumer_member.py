@@ -36,6 +36,11 @@ class ConsumerHeartbeat:
     owned: Parts | None = None
 
     @property
+    def says_nothing_new(self) -> bool:
+        """Whether it is of a member that subscribes to what it did before."""
+        return self.epoch > JOINS and self.names is None and self.regex is None
+
+    @property
     def memory_bytes(self) -> int:
         """What the member takes by what it says here."""
         texts = (self.who.instance, self.client_id, self.host, self.rack, self.regex, self.regex)

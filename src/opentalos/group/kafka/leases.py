@@ -141,10 +141,19 @@ class KafkaLeases:
         granted.append(partition)
         return True
 
-    async def release(self, user: GroupUser, worker: str, partitions: Iterable[int]) -> None:
-        """The member is gone; what cannot be written now ends as an expired lease."""
+    async def release(
+        self,
+        user: GroupUser,
+        worker: str,
+        partitions: Iterable[int],
+        is_gone: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """The member is gone; what cannot be written now ends as an expired lease.
+
+        Args: is_gone: whether it still is. One that is back may be given the same without a write.
+        """
         group = await self._directory.find(user)
-        if group is None:
+        if group is None or not is_gone():
             return
         until_s = asyncio.get_running_loop().time() + self._limits.lease_s
         held = [

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 PROTOCOLS_MAX = 64  # of one join; clients name as many as they have assignors
 MEMBER_BYTES = 1 << 10  # of a member without what it sent: its id, its places in tables
@@ -167,3 +167,19 @@ class DescribedGroup(NamedTuple):
     protocol_type: str
     protocol: str
     members: Sequence[DescribedMember]
+
+
+class _Identified(Protocol):
+    @property
+    def who(self) -> MemberId: ...
+
+
+_Member = TypeVar("_Member", bound=_Identified)
+
+
+def member_of(members: Mapping[str, _Member], who: MemberId) -> _Member | None:
+    """The member that speaks again, a static one perhaps under another id."""
+    known = members.get(who.member)
+    if known is None and who.instance is not None:
+        known = next((m for m in members.values() if m.who.instance == who.instance), None)
+    return known

@@ -44,7 +44,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.written: list[Any] = []
-        self.closed = self.aborted = False
+        self.closed = False
 
     def get_extra_info(self, _name: str) -> None: ...
     def pause_reading(self) -> None: ...
@@ -58,9 +58,6 @@ class Wire:
 
     def close(self) -> None:
         self.closed = True
-
-    def abort(self) -> None:
-        self.aborted = True
 
 
 class Beside:
@@ -84,6 +81,8 @@ class Server:
 
     def __init__(self, caller: Principal = ALICE) -> None:
         self.beside, self.names, self.fails_at = Beside(), list[int](), -1
+        self.begins = asyncio.Event()
+        self.begins.set()
         self.port = KafkaPort(KafkaSettings(), lambda _: asyncio.BaseProtocol())
         broker = SimpleNamespace(work=LongWork(self.beside, 1))
         authenticator = SimpleNamespace(anonymous=False)
@@ -101,6 +100,7 @@ class Server:
         if len(self.names) == self.fails_at:
             raise ValueError("no answer can say this")
         self.names.append(len(call.request.groups))
+        await self.begins.wait()
         groups = [DescribedGroup(group_id=name) for name in call.request.groups]
         return DescribeGroupsResponse(groups=groups)
 
@@ -123,6 +123,11 @@ class Server:
                 part, frame = frame[: len(buffer)], frame[len(buffer) :]
                 buffer[: len(part)] = part
                 self.connection.buffer_updated(len(part))
+
+    def announce(self, size: int) -> None:
+        """The beginning of a request."""
+        self.connection.get_buffer(SIZE.size)[: SIZE.size] = struct.pack(">i", size)
+        self.connection.buffer_updated(SIZE.size)
 
     async def settle(self) -> None:
         for _ in range(50):
@@ -227,13 +232,75 @@ async def test_a_long_request_waits_for_memory_that_its_tenant_lacks() -> None:
     assert memory.bytes == 0
 
 
+async def test_a_long_request_starts_although_the_next_one_lacks_memory() -> None:
+    server = Server()
+    memory = server.port.memory
+    other = KafkaConnection(server.port, server.gateway)
+    other.connection_made(cast(asyncio.Transport, Wire()))
+    other.session.caller, other.session.authenticated = ALICE, True
+    frames = memory.take(other, server.port.settings.requests_bytes_total_max // 2, only=False)
+    assert frames is not None
+    server.send(1_000)
+    server.announce(1 << 20)
+    await server.settle()
+    assert server.answered == [0]
+    memory.release(frames)
+
+
+async def test_a_request_that_waits_for_memory_is_answered_although_the_stream_broke() -> None:
+    server = Server()
+    memory = server.port.memory
+    other = KafkaConnection(server.port, server.gateway)
+    other.connection_made(cast(asyncio.Transport, Wire()))
+    other.session.caller, other.session.authenticated = ALICE, True
+    frames = memory.take(other, server.port.settings.requests_bytes_total_max // 2, only=False)
+    lent = memory.take_items(other, 10)
+    assert frames is not None
+    assert lent is not None
+    server.begins.clear()
+    server.send(1, 1_000)
+    await server.settle()
+    server.announce(1 << 30)
+    server.begins.set()
+    await server.settle()
+    memory.release(lent)
+    memory.release(frames)
+    await server.settle()
+    assert server.answered == [0, 1]
+    assert server.wire.closed
+
+
+async def test_a_frame_that_is_still_decoded_keeps_its_memory() -> None:
+    server = Server()
+    server.beside.let.clear()
+    server.send(5_000)
+    await server.settle()
+    held = server.port.memory.bytes
+    server.connection.session.ends = True
+    server.connection._drop_waiting()
+    assert server.port.memory.bytes == held > 0
+    server.beside.let.set()
+    await server.settle()
+    assert server.port.memory.bytes == 0
+
+
+async def test_a_call_that_is_cancelled_before_it_begins_ends() -> None:
+    server = Server()
+    server.send(1)
+    (task,) = server.gateway._tasks
+    task.cancel()
+    await server.settle()
+    assert server.wire.closed
+    assert server.port.memory.bytes == 0
+
+
 async def test_a_request_that_cannot_be_read_by_a_thread_ends_its_connection() -> None:
     server = Server()
 
     server.beside.stopped = True
     server.send(5_000)
     await server.settle()
-    assert server.wire.aborted
+    assert server.wire.closed
 
 
 async def test_nothing_is_sent_behind_an_answer_that_is_left_out() -> None:

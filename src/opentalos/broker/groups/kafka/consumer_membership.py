@@ -77,7 +77,8 @@ class KafkaConsumerService:
         if topics is not None:
             heartbeat = replace(heartbeat, topics=frozenset(topics))
         found = ReadTopics(topics or {}, await self._counts(topics or {}))
-        # From here to the machine nothing waits, so nobody makes the group twice.
+        # From here to the machine nothing waits, so nobody makes it twice. It may have moved.
+        self._groups.name_of(caller, group)
         hosted = self._groups.find(name)
         if hosted is None and heartbeat.epoch == JOINS:
             hosted = self._groups.open_consumer(name)

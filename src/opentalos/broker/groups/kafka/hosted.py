@@ -30,6 +30,7 @@ from opentalos.group.kafka.values import (
     Refusal,
     SyncOutcome,
     SyncRequest,
+    member_of,
 )
 from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.identity import Principal
@@ -108,6 +109,7 @@ class Hosted(Protocol):
     def check_commit(self, who: MemberId, generation: int) -> Refusal | None: ...
     def seat_of(self, who: MemberId, generation: int | None = None) -> Seat: ...
     def forget(self) -> None: ...
+    def gained(self, holder: Holder, user: GroupUser, partitions: Sequence[int]) -> None: ...
     async def describe(self) -> DescribedGroup: ...
     @property
     def idle(self) -> bool: ...
@@ -134,6 +136,7 @@ class Surroundings(Protocol):
     memory: MemberBytes
     work: LongWork
 
+    def find(self, name: GroupName) -> Hosted | None: ...
     def topic_user(
         self, caller: Principal, name: str, topic: str
     ) -> tuple[Topic, GroupUser] | None: ...
@@ -156,22 +159,6 @@ class Timed(Protocol):
 
 
 M = TypeVar("M", bound=Timed)
-
-
-class _Identified(Protocol):
-    @property
-    def who(self) -> MemberId: ...
-
-
-_Member = TypeVar("_Member", bound=_Identified)
-
-
-def member_of(members: Mapping[str, _Member], who: MemberId) -> _Member | None:
-    """The member that speaks again, a static one perhaps under another id."""
-    known = members.get(who.member)
-    if known is None and who.instance is not None:
-        known = next((m for m in members.values() if m.who.instance == who.instance), None)
-    return known
 
 
 class HostedMembers(ABC, Generic[M]):
@@ -231,6 +218,9 @@ class HostedMembers(ABC, Generic[M]):
         """They are no members any more: others may have what they held."""
         gone = {member: self.holders.pop(member, None) for member in members}
         held = {member: holder.held for member, holder in gone.items() if holder and holder.held}
+        for holder in gone.values():
+            if holder is not None:
+                self._forget_given(holder)
         if held:
             self._around.spawn(self._released(held), f"release partitions of {self.name.name}")
 
@@ -245,11 +235,14 @@ class HostedMembers(ABC, Generic[M]):
             await work.gather([self._released_some(*it) for it in each], GRANTS_BEGUN)
 
     async def _released_some(self, member: str, user: GroupUser, partitions: Sequence[int]) -> None:
-        holder = self.holders.get(member)
-        if holder is not None:  # it is back already, and may have some of them again
-            partitions = [part for part in partitions if not holder.holds(user, part)]
+        def is_gone() -> bool:
+            # One that is back, perhaps in a group that was made anew, may have some of them again.
+            # What it has not is taken from it, as from any member.
+            present = self._around.find(self.name)
+            return present is None or member not in present.holders
+
         try:
-            await self._around.leases.release(user, worker_of(member), partitions)
+            await self._around.leases.release(user, worker_of(member), partitions, is_gone)
         except TalosError as error:  # its leases expire
             _LOG.warning("could not release partitions of member %s: %s", member, error)
 
@@ -266,16 +259,26 @@ class HostedMembers(ABC, Generic[M]):
             return
         seat = self.seat_of(MemberId(member))
         granted = await self._around.leases.assign(user, seat, partitions, current)
-        if self.holders.get(member) is not holder:
-            if granted:
-                await self._released_some(member, user, granted)
-            return
-        for partition in granted:
+        self.gained(holder, user, granted)
+        if granted and self.holders.get(member) is not holder:
+            self._forget_given(holder)
+            await self._released_some(member, user, granted)
+
+    def gained(self, holder: Holder, user: GroupUser, partitions: Sequence[int]) -> None:
+        """A member was given partitions, which whoever had them before has lost."""
+        for partition in partitions:
             before = self._given.get((user, partition))
             if before is not None and before is not holder:
                 before.lost(user, partition)
             self._given[user, partition] = holder
-        holder.gained(user, granted)
+        holder.gained(user, partitions)
+
+    def _forget_given(self, holder: Holder) -> None:
+        """It is no member any more."""
+        for user, partitions in holder.held.items():
+            for partition in partitions:
+                if self._given.get((user, partition)) is holder:
+                    del self._given[user, partition]
 
     def _schedule(self) -> None:
         if self._timer is not None:

@@ -9,12 +9,10 @@ from opentalos.broker.groups.kafka.consumer_protocol import CONSUMER, write_assi
 from opentalos.broker.groups.kafka.hosted import (
     CONSUMER_TYPE,
     GRANTED_AT_ONCE,
-    LOOKED_UP_AT_ONCE,
     GroupName,
     Holder,
     HostedMembers,
     Surroundings,
-    member_of,
 )
 from opentalos.broker.long_work import SHORT_ITEMS
 from opentalos.broker.values import Topic
@@ -33,6 +31,7 @@ from opentalos.group.kafka.values import (
     GroupState,
     MemberId,
     Refusal,
+    member_of,
 )
 from opentalos.model.errors import Unavailable
 from opentalos.model.identity import Principal
@@ -182,7 +181,7 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
         async for some in self._around.work.pieces(list(assignment)):
             for uuid, partition in some:
                 by_topic.setdefault(uuid, []).append(partition)
-        async for uuids in self._around.work.pieces(sorted(by_topic), LOOKED_UP_AT_ONCE):
+        async for uuids in self._around.work.pieces(sorted(by_topic), GRANTED_AT_ONCE):
             for uuid in uuids:
                 await self._grant_on(member_id, holder, uuid, by_topic[uuid])
 
@@ -193,10 +192,9 @@ class HostedConsumerGroup(HostedMembers[ConsumerGroup]):
         if topic is None:
             return
         user = user_of(holder.caller, topic, self.name.name)
-        wanted = sorted(set(partitions).difference(holder.held.get(user, ())))
-        if wanted:
-            async for some in self._around.work.pieces(wanted, GRANTED_AT_ONCE):
-                await self._grant_some(member_id, user, some)
+        # What it has already costs no write; that others took it since may not be known here.
+        async for some in self._around.work.pieces(sorted(partitions), GRANTED_AT_ONCE):
+            await self._grant_some(member_id, user, some)
 
     async def _grant_some(self, member_id: str, user: GroupUser, partitions: Sequence[int]) -> None:
         wanted = frozenset(TopicPart(user.key.topic_uuid, number) for number in partitions)

@@ -56,6 +56,7 @@ class KafkaMembershipService:
             return JoinOutcome(
                 refusal=Refusal.INCONSISTENT_GROUP_PROTOCOL, member=request.who.member
             )
+        self._groups.name_of(caller, group)  # it may have moved meanwhile
         hosted = self._groups.find(name)
         if (hosted is None and request.who.member) or (connection and connection.closed):
             return JoinOutcome(refusal=Refusal.UNKNOWN_MEMBER_ID, member=request.who.member)

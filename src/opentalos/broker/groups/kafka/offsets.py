@@ -120,6 +120,10 @@ class KafkaOffsetService:
         outcomes: list[Outcome] = []
         for start in range(0, len(offsets), AT_ONCE):
             some = offsets[start : start + AT_ONCE]
+            try:
+                self._groups.name_of(caller, committer.group)
+            except TalosError as error:  # it moved to another server meanwhile
+                return [*outcomes, *[error] * (len(offsets) - start)]
             commits = [self._commit(caller, hosted, committer, offset) for offset in some]
             outcomes += await self._context.work.gather(commits)
         return outcomes
@@ -145,7 +149,7 @@ class KafkaOffsetService:
             if result is CommitResult.STALE:
                 return _refusal(hosted, committer) or Refusal.ILLEGAL_GENERATION
             if result is CommitResult.STORED and not held:
-                holder.gained(user, [position.partition])
+                hosted.gained(holder, user, [position.partition])
         except TalosError as error:
             return error
         return _REFUSALS[result]
