@@ -236,7 +236,7 @@ class HostedMembers(ABC, Generic[M]):
 
     async def _released_some(self, member: str, user: GroupUser, partitions: Sequence[int]) -> None:
         def is_gone() -> bool:
-            # One that is back, perhaps in a group that was made anew, may have some of them again.
+            # One that is back, perhaps in a group that was made again, may have some of them again.
             # What it has not is taken from it, as from any member.
             present = self._around.find(self.name)
             return present is None or member not in present.holders
