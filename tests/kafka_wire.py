@@ -10,9 +10,7 @@ from tests.server_process import ROOT_KEY, Key
 from tests.waiting import within_limit
 
 from opentalos.wire.kafka.apis import ApiKey, api_of, read_response, write_request
-from opentalos.wire.kafka.codec import (
-    Cursor,
-)
+from opentalos.wire.kafka.codec import Cursor
 from opentalos.wire.kafka.spec import KafkaStruct
 
 

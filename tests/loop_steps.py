@@ -6,6 +6,7 @@ the same data always has the same number. A C call over large data counts as one
 """
 
 import asyncio
+import contextvars
 import functools
 import sys
 import threading
@@ -148,6 +149,12 @@ class Beside:
 
     def yield_lock(self) -> None:
         self._steps.cut("a thread")
+
+
+def works_for() -> str:
+    """The tenant for which the task that asks works."""
+    found = {var.name: value for var, value in contextvars.copy_context().items()}
+    return str(found.get("opentalos_works_for", ""))
 
 
 def _name_of(code: CodeType) -> str:

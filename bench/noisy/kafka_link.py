@@ -10,9 +10,7 @@ from typing import Any, Self
 
 from bench.noisy.attacker import CLOSED, Attacker
 from opentalos.wire.kafka.apis import SIZE, ApiKey, api_of, read_response, write_request
-from opentalos.wire.kafka.codec import (
-    Cursor,
-)
+from opentalos.wire.kafka.codec import Cursor
 from opentalos.wire.kafka.spec import KafkaStruct
 
 CODES = 1_000  # what is counted for an answer is this and its error code

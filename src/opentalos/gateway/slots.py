@@ -77,6 +77,7 @@ class Slot:
 
 
 def tenant_of(caller: Principal, network: str) -> str:
+    """Whose calls these are: the tenant's, or of callers without a key their address's."""
     if caller.anonymous:
-        return f"address {network}"  # a principal's id has no space
-    return caller.organisation or caller.id
+        return f"/{network}"  # no id of a principal begins so
+    return caller.owner_id

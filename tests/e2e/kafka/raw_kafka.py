@@ -6,9 +6,7 @@ from tests.kafka_wire import KafkaWire
 from tests.server_process import ROOT_KEY, Key
 
 from opentalos.wire.kafka.apis import ApiKey, api_of, read_response, write_request
-from opentalos.wire.kafka.codec import (
-    Cursor,
-)
+from opentalos.wire.kafka.codec import Cursor
 from opentalos.wire.kafka.spec import KafkaStruct
 
 

@@ -10,9 +10,7 @@ from tests.shared_servers import SharedServers
 from tests.waiting import limit_s
 
 from opentalos.wire.kafka.apis import SIZE, ApiKey, api_of, read_response, write_request
-from opentalos.wire.kafka.codec import (
-    Cursor,
-)
+from opentalos.wire.kafka.codec import Cursor
 
 REQUESTS = 500  # more than a connection has in work
 

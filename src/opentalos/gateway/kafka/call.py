@@ -9,16 +9,12 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from opentalos.broker.long_work import SHORT_ITEMS, LongWork
+from opentalos.gateway.slots import tenant_of
 from opentalos.model.address import is_local, network_of
 from opentalos.model.errors import InvalidCredential, TalosError
 from opentalos.model.identity import GUEST, Principal
 from opentalos.wire.kafka.apis import Api, RequestHeader, write_response
-from opentalos.wire.kafka.pace import (
-    MessageTooLarge,
-    Pace,
-    TooManyItems,
-    give_up,
-)
+from opentalos.wire.kafka.pace import MessageTooLarge, Pace, TooManyItems, give_up
 from opentalos.wire.kafka.spec import KafkaStruct
 
 S = TypeVar("S")
@@ -50,7 +46,7 @@ class ClientSession:
     @property
     def tenant(self) -> str:
         """Whose requests these are; a guest, and who is not known yet, counts by address."""
-        return f"/{self.network}" if self.caller.anonymous else self.caller.owner_id
+        return tenant_of(self.caller, self.network)
 
     def look(self) -> str:
         """Why the client may send nothing more: its key or principal is gone; empty: it may.

@@ -21,9 +21,7 @@ from opentalos.gateway.kafka.call import CallStart, KafkaCall, session_of
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.model.identity import Principal
 from opentalos.model.settings.kafka import UNKNOWN_BYTES_MAX
-from opentalos.wire.kafka.codec import (
-    KafkaFormatError,
-)
+from opentalos.wire.kafka.codec import KafkaFormatError
 
 # Requests before reading pauses. After a stall of the loop hundreds of small ones wait in the
 # socket, and the more of them begin together, the fewer commits they take.

@@ -37,17 +37,8 @@ from opentalos.wire.kafka.apis import (
     read_header,
     read_request,
 )
-from opentalos.wire.kafka.codec import (
-    ITEMS_MAX,
-    Cursor,
-    KafkaFormatError,
-)
-from opentalos.wire.kafka.pace import (
-    MessageTooLarge,
-    Pace,
-    TooManyItems,
-    give_up,
-)
+from opentalos.wire.kafka.codec import ITEMS_MAX, Cursor, KafkaFormatError
+from opentalos.wire.kafka.pace import MessageTooLarge, Pace, TooManyItems, give_up
 from opentalos.wire.kafka.produce_codec import read_produce
 from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
 

@@ -12,17 +12,8 @@ from enum import IntEnum
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from opentalos.wire.kafka.codec import (
-    Cursor,
-    KafkaFormatError,
-    decode,
-    encode,
-    read_unsigned,
-)
-from opentalos.wire.kafka.pace import (
-    Pace,
-    Paced,
-)
+from opentalos.wire.kafka.codec import Cursor, KafkaFormatError, decode, encode, read_unsigned
+from opentalos.wire.kafka.pace import Pace, Paced
 from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
 
 _GENERATED: Final = "opentalos.wire.kafka._generated"

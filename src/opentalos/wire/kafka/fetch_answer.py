@@ -16,13 +16,8 @@ from opentalos.wire.kafka._generated.fetch_response import (
     PartitionData,
 )
 from opentalos.wire.kafka.apis import SIZE, Api, write_answer_head
-from opentalos.wire.kafka.codec import (
-    encode,
-    write_unsigned,
-)
-from opentalos.wire.kafka.pace import (
-    Pace,
-)
+from opentalos.wire.kafka.codec import encode, write_unsigned
+from opentalos.wire.kafka.pace import Pace
 
 Piece = bytes | bytearray | memoryview
 

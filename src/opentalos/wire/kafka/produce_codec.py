@@ -17,9 +17,7 @@ from opentalos.wire.kafka._generated.produce_request import (
     TopicProduceData,
 )
 from opentalos.wire.kafka._generated.produce_response import TopicProduceResponse
-from opentalos.wire.kafka.codec import (
-    Cursor,
-)
+from opentalos.wire.kafka.codec import Cursor
 
 FLEXIBLE_FROM: Final = 9  # versions
 IDS_FROM: Final = 13

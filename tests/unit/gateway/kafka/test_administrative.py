@@ -28,9 +28,7 @@ from opentalos.wire.kafka._generated import (
     offset_fetch_request,
 )
 from opentalos.wire.kafka.apis import SIZE, ApiKey, api_of, read_response, write_request
-from opentalos.wire.kafka.codec import (
-    Cursor,
-)
+from opentalos.wire.kafka.codec import Cursor
 from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.kafka.spec import KafkaStruct
 

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.loop_steps import works_for
 from tests.unit.catalog.support import ALICE
 
-from opentalos.broker.long_work import LongWork
+from opentalos.broker.long_work import TURNS_MAX, LongWork
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Received
 from opentalos.gateway.kafka.connection import KafkaConnection
 from opentalos.gateway.kafka.fetch_sessions import (
@@ -22,8 +23,14 @@ from opentalos.gateway.kafka.fetch_sessions import (
     RefusedSession,
     Wanted,
 )
-from opentalos.gateway.kafka.gateway import KafkaGateway, Served, Services
+from opentalos.gateway.kafka.gateway import (
+    ENDS_WITH_CLIENT,
+    KafkaGateway,
+    Served,
+    Services,
+)
 from opentalos.gateway.kafka.listener import KafkaPort
+from opentalos.gateway.kafka.mechanisms import DerivedKeys
 from opentalos.model.errors import StoreUnavailable
 from opentalos.model.identity import Principal
 from opentalos.model.settings.kafka import KafkaSettings
@@ -81,7 +88,7 @@ class Server:
 
     def __init__(self, caller: Principal = ALICE) -> None:
         self.beside, self.names, self.fails_at = Beside(), list[int](), -1
-        self.begins = asyncio.Event()
+        self.begins, self.worked_for = asyncio.Event(), list[str]()
         self.begins.set()
         self.port = KafkaPort(KafkaSettings(), lambda _: asyncio.BaseProtocol())
         broker = SimpleNamespace(work=LongWork(self.beside, 1))
@@ -100,6 +107,7 @@ class Server:
         if len(self.names) == self.fails_at:
             raise ValueError("no answer can say this")
         self.names.append(len(call.request.groups))
+        self.worked_for.append(works_for())
         await self.begins.wait()
         groups = [DescribedGroup(group_id=name) for name in call.request.groups]
         return DescribeGroupsResponse(groups=groups)
@@ -148,6 +156,7 @@ async def test_answers_have_the_order_of_requests_also_behind_a_long_one() -> No
     server.beside.let.set()
     await server.settle()
     assert server.names == [1, 5_000, 1, 3_000, 2]
+    assert server.worked_for == ["alice"] * 5
     assert server.answered == [0, 1, 2, 3, 4]
     assert server.port.memory.bytes == 0
 
@@ -360,3 +369,54 @@ async def test_pieces_of_one_call_leave_room_for_others() -> None:
     await call.each(range(5_000), converted.append)
     assert len(converted) == 5_000
     assert 0 < done[0] < 2_000
+
+
+@pytest.mark.parametrize("key", sorted(ENDS_WITH_CLIENT))
+async def test_calls_that_only_read_end_with_their_client(key: ApiKey) -> None:
+    began = asyncio.Event()
+
+    async def read(*_: Any) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    port = KafkaPort(KafkaSettings(), lambda _: asyncio.BaseProtocol())
+    gateway = KafkaGateway(cast(Services, SimpleNamespace(port=port)), {key: Served(read, (0, 1))})
+    header = RequestHeader(int(key), 1, 1, None)
+    answers: list[list[Any]] = []
+    received = Received(api_of(key), header, None)
+    call = KafkaCall(received, client(), LongWork(None, 1), lambda _, parts: answers.append(parts))
+    gateway.start(call)
+    await began.wait()
+    assert call.gone is not None
+    call.gone()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert answers == [[]]
+    assert not gateway._tasks
+
+
+async def test_proofs_of_addresses_take_turns() -> None:
+    """Each takes milliseconds on a thread; an address with many delays only itself."""
+    begun: list[str] = []
+    beside, let = Beside(), asyncio.Event()
+
+    async def run(_: Any, _digest: Any, secret: bytes, _salt: bytes) -> Any:
+        begun.append(secret.decode())
+        await let.wait()
+
+    setattr(beside, "run", run)  # noqa: B010 - a method is replaced
+    live = {f"{who}{number}": who for who in ("many", "one") for number in range(20)}
+    principals = SimpleNamespace(
+        key=lambda key: SimpleNamespace(disabled=False, secret=live[key].encode())
+    )
+    context = SimpleNamespace(config=SimpleNamespace(session_key=b"k"))
+    broker = SimpleNamespace(work=LongWork(beside, 100), context=context)
+    keys = DerivedKeys(cast(Any, broker), cast(Any, SimpleNamespace(principals=principals)))
+    proofs = [keys.of("SCRAM-SHA-256", f"many{number}", "a") for number in range(20)]
+    tasks = [asyncio.ensure_future(proof) for proof in proofs]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.ensure_future(keys.of("SCRAM-SHA-256", "one0", "b")))
+    await asyncio.sleep(0)
+    let.set()
+    await asyncio.gather(*tasks)
+    assert begun.index("one") <= TURNS_MAX + 2

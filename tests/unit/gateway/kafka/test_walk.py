@@ -49,9 +49,7 @@ from opentalos.wire.kafka._generated.offset_fetch_request import (
     OffsetFetchRequestGroup,
 )
 from opentalos.wire.kafka.apis import SIZE, Api, ApiKey, api_of, read_response, write_request
-from opentalos.wire.kafka.codec import (
-    Cursor,
-)
+from opentalos.wire.kafka.codec import Cursor
 from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.kafka.spec import Field, KafkaStruct, StructSpec, includes
 from opentalos.wire.message.kafka_batch import HEAD, LENGTH_END, BatchHead

@@ -4,13 +4,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.loop_steps import works_for
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http import call_tasks
 from opentalos.gateway.thrift_http.call_tasks import CallTasks
 from opentalos.gateway.thrift_http.replies import CallForm
 from opentalos.model.errors import ExcessivePending, OutcomeUnknown, TalosError
-from opentalos.model.identity import Principal
+from opentalos.model.identity import GUEST, Principal
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.thrift import ThriftProtocol
 
@@ -36,6 +37,7 @@ class Bench:
         self.refused: list[TalosError] = []
         self.tasks = CallTasks(lambda exchange, form, error: self.refused.append(error))
         self.end = asyncio.Event()
+        self.worked_for: list[str] = []
         self.exchanges: list[Exchange] = []
 
     def poll(self, caller: Principal) -> bool:
@@ -48,6 +50,7 @@ class Bench:
         return task is not None
 
     async def _wait(self) -> None:
+        self.worked_for.append(works_for())
         await self.end.wait()
 
 
@@ -71,6 +74,15 @@ async def test_one_tenant_leaves_places_to_others_and_to_administrators() -> Non
     bench.end.set()
     await bench.tasks.drain(5.0)
     assert bench.poll(ALICE)
+    await bench.tasks.drain(0.0)
+
+
+async def test_a_call_works_for_its_tenant_and_a_guest_for_its_address() -> None:
+    bench = Bench()
+    for caller in (ALICE, BOB, GUEST):
+        assert bench.poll(caller)
+    await settle()
+    assert bench.worked_for == ["alice", "bob", "/192.0.2.1"]
     await bench.tasks.drain(0.0)
 
 

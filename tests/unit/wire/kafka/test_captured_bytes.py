@@ -10,11 +10,7 @@ from tests.unit.matrix import matrix
 
 from opentalos.gateway.kafka.handlers import TABLE
 from opentalos.wire.kafka.apis import ApiKey, api_of, read_header, read_response, skip_tags
-from opentalos.wire.kafka.codec import (
-    Cursor,
-    decode,
-    encode,
-)
+from opentalos.wire.kafka.codec import Cursor, decode, encode
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "kafka"
 FILE_BYTES_MAX = 64 << 10

@@ -17,11 +17,7 @@ from opentalos.wire.kafka.apis import (
     write_request,
     write_response,
 )
-from opentalos.wire.kafka.codec import (
-    Cursor,
-    decode,
-    encode,
-)
+from opentalos.wire.kafka.codec import Cursor, decode, encode
 from opentalos.wire.kafka.spec import KafkaStruct
 
 VALUES = 8  # of each message and version

@@ -24,10 +24,7 @@ from opentalos.wire.kafka.apis import (
     write_request,
     write_response,
 )
-from opentalos.wire.kafka.codec import (
-    Cursor,
-    KafkaFormatError,
-)
+from opentalos.wire.kafka.codec import Cursor, KafkaFormatError
 from opentalos.wire.kafka.produce_codec import IDS_FROM, read_produce, write_produced
 
 PRODUCE = api_of(ApiKey.PRODUCE)

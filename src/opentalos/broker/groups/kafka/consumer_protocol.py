@@ -20,16 +20,8 @@ from opentalos.wire.kafka._generated.consumer_protocol_subscription import (
 from opentalos.wire.kafka._generated.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
 )
-from opentalos.wire.kafka.codec import (
-    Cursor,
-    KafkaFormatError,
-    decode,
-    encode,
-)
-from opentalos.wire.kafka.pace import (
-    Pace,
-    Paced,
-)
+from opentalos.wire.kafka.codec import Cursor, KafkaFormatError, decode, encode
+from opentalos.wire.kafka.pace import Pace, Paced
 from opentalos.wire.kafka.spec import KafkaStruct, Versions
 
 CONSUMER: Final = "consumer"

@@ -34,9 +34,7 @@ from opentalos.group.kafka.values import (
 )
 from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.identity import Principal
-from opentalos.wire.kafka.pace import (
-    Pace,
-)
+from opentalos.wire.kafka.pace import Pace
 
 _LOG = logging.getLogger("opentalos.group")
 _LOOKUP_ITEMS = 16  # finding a topic takes as long as so many partitions

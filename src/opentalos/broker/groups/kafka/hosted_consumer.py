@@ -35,9 +35,7 @@ from opentalos.group.kafka.values import (
 )
 from opentalos.model.errors import Unavailable
 from opentalos.model.identity import Principal
-from opentalos.wire.kafka.pace import (
-    Pace,
-)
+from opentalos.wire.kafka.pace import Pace
 
 _LOG = logging.getLogger("opentalos.group")
 

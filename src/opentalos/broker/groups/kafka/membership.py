@@ -23,9 +23,7 @@ from opentalos.group.kafka.values import (
     SyncRequest,
 )
 from opentalos.model.identity import Principal
-from opentalos.wire.kafka.pace import (
-    Pace,
-)
+from opentalos.wire.kafka.pace import Pace
 
 TOPICS_CHECKED_MAX = 1_000  # of one join, for workers that read them
 

@@ -44,9 +44,7 @@ from opentalos.wire.kafka._generated.fetch_response import (
 )
 from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.kafka.fetch_answer import Answered, write_answer
-from opentalos.wire.kafka.pace import (
-    Pace,
-)
+from opentalos.wire.kafka.pace import Pace
 from opentalos.wire.kafka.records import NO_EPOCH, stored_batch
 from opentalos.wire.message.kafka_format import encode_kafka_batch
 

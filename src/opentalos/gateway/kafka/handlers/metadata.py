@@ -35,15 +35,9 @@ from opentalos.wire.kafka._generated.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from opentalos.wire.kafka.codec import (
-    EncodedItems,
-    encode,
-)
+from opentalos.wire.kafka.codec import EncodedItems, encode
 from opentalos.wire.kafka.errors import ErrorCode
-from opentalos.wire.kafka.pace import (
-    WRITTEN_BYTES_MAX,
-    MessageTooLarge,
-)
+from opentalos.wire.kafka.pace import WRITTEN_BYTES_MAX, MessageTooLarge
 
 UNKNOWN_LEADER = -1
 IDS_FROM = 12  # of Metadata: from this version on topics may be named by their ids

@@ -37,9 +37,7 @@ from opentalos.model.settings.kafka import KafkaGroupLimits
 from opentalos.wire.kafka._generated.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
 )
-from opentalos.wire.kafka.codec import (
-    encode,
-)
+from opentalos.wire.kafka.codec import encode
 
 LIMITS = KafkaGroupLimits(initial_delay_s=0.0)
 READ = {Grantee(GrantType.DEVELOPER, "bob"): Permission(6)}

@@ -36,10 +36,7 @@ from opentalos.wire.kafka.apis import (
     read_response,
     write_request,
 )
-from opentalos.wire.kafka.codec import (
-    Cursor,
-    KafkaFormatError,
-)
+from opentalos.wire.kafka.codec import Cursor, KafkaFormatError
 from opentalos.wire.kafka.errors import ErrorCode
 from opentalos.wire.kafka.records import EASY_BYTES, read_batch
 from opentalos.wire.message.kafka_batch import HEAD, set_crc

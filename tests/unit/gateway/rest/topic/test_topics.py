@@ -1,11 +1,14 @@
 """REST of topics and offsets."""
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from tests.loop_steps import works_for
 from tests.unit.gateway.rest.support import Rest
 
+from opentalos.broker.values import Topic
 from opentalos.model.identity import Principal
 
 NEW = {"name": "orders", "partitions": 2, "retention_s": 7200, "attributes": {"a": "1"}}
@@ -43,6 +46,19 @@ async def test_visible_topics_are_those_that_may_be_described(call: Rest) -> Non
     await call.user("bob")
     assert (await call("GET", "topics?scope=visible", by="bob")).document["topics"] == []
     assert (await call("GET", "topics?scope=all")).status == 400
+
+
+async def test_a_call_works_for_its_tenant(call: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+    overview, worked_for = call.world.broker.overview, list[str]()
+    listed = overview.listed_topics
+
+    async def seen(caller: Principal) -> Sequence[Topic]:
+        worked_for.append(works_for())
+        return await listed(caller)
+
+    monkeypatch.setattr(overview, "listed_topics", seen)
+    await call("GET", "topics?scope=visible", by="alice")
+    assert worked_for == ["alice"]
 
 
 async def test_a_long_list_is_read_page_by_page(call: Rest) -> None:

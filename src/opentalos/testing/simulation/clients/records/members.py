@@ -24,9 +24,7 @@ from opentalos.testing.simulation.world.world import World
 from opentalos.wire.kafka._generated.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
 )
-from opentalos.wire.kafka.codec import (
-    encode,
-)
+from opentalos.wire.kafka.codec import encode
 
 GROUP: Final = "kafka-group"
 SESSION_S: Final = 1.5

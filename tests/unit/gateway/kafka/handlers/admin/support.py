@@ -22,9 +22,7 @@ from opentalos.wire.kafka.apis import (
     write_request,
     write_response,
 )
-from opentalos.wire.kafka.codec import (
-    Cursor,
-)
+from opentalos.wire.kafka.codec import Cursor
 from opentalos.wire.kafka.spec import KafkaStruct
 
 
