@@ -2,11 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from opentalos.broker.long_work import SHORT_ITEMS, TURNS_MAX, LongWork, work_for
+from opentalos.broker.long_work import (
+    PASSES_BETWEEN,
+    SHORT_ITEMS,
+    TURNS_MAX,
+    LongWork,
+    work_for,
+)
 from opentalos.model.errors import ExcessivePending
 
 
@@ -124,6 +131,24 @@ async def test_many_items_are_converted_in_pieces_and_few_at_once() -> None:
     many = range(3 * SHORT_ITEMS + 1)
     assert await work.each("a", many, str) == list(map(str, many))
     assert (work.counters.turns, work.counters.pauses) == (1, 4)
+
+
+async def test_others_have_passes_of_the_loop_to_themselves_between_two_pieces() -> None:
+    work, passes = LongWork(None, waiting_max=10), 0
+    pieces: list[int] = []  # in which pass each was
+
+    async def scan(tenant: str) -> None:
+        work_for(tenant)
+        for _ in range(4):
+            await work.pause()
+            pieces.append(passes)
+
+    scans = [asyncio.create_task(scan(name)) for name in ("a", "b", "a")]
+    while not all(task.done() for task in scans):
+        await asyncio.sleep(0)
+        passes += 1
+    assert len(pieces) == 12
+    assert all(later - former > PASSES_BETWEEN for former, later in pairwise(pieces))
 
 
 async def test_items_count_by_their_weight() -> None:

@@ -1,6 +1,5 @@
 """TopicGroupService: named sets and patterns of topics."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -86,7 +85,7 @@ class TopicGroupService:
         found: list[Topic] = []
         for index, topic in enumerate(visible):
             if index % NAMES_PER_TURN == NAMES_PER_TURN - 1:
-                await asyncio.sleep(0)
+                await self._context.work.pause()
             if matches(topic.name):
                 found.append(topic)
         return found

@@ -1,6 +1,5 @@
 """AuditService: the events of the topic ``__audit`` that concern the caller."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -63,7 +62,7 @@ class AuditService:
                 break
             for block in read.blocks:
                 at = _take(block, at, found, (caller, since_ms, events_max))
-                await asyncio.sleep(0)
+                await context.work.pause()
                 if at >= last or len(found) >= events_max:
                     break
         return AuditPage(found, at if at < bounds.next or log.damage is not None else None)

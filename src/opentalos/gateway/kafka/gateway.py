@@ -45,7 +45,7 @@ from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
 CALLS_MAX: Final = 10_000  # under way, long polls included
 CALLS_KEPT: Final = 100  # of them, for administrators
 # What a call with a task takes of the next pass of the loop, in which its handler begins.
-TASK_S: Final = TURN_S / 4
+TASK_S: Final = TURN_S
 
 ENDS_WITH_CLIENT: Final = frozenset(  # they only wait and read
     (

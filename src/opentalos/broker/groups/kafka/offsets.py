@@ -24,6 +24,7 @@ from opentalos.broker.groups.kafka.scope import (
     GroupScope,
     check_coordinator,
 )
+from opentalos.broker.long_work import LongWork
 from opentalos.catalog.encryption.cells import (
     decrypt_cell,
     encrypt_cell,
@@ -107,7 +108,7 @@ class KafkaOffsetService:
         self._context, self._groups, self._consumers = context, groups, consumers
         self._leases = groups.leases
         self._audit = context.audit
-        self._texts = _Texts(context.keys)
+        self._texts = _Texts(context.keys, context.work)
 
     async def commit(
         self, caller: Principal, committer: Committer, offsets: Sequence[OffsetToCommit]
@@ -255,8 +256,8 @@ class KafkaOffsetService:
 class _Texts:
     """Texts of offsets, from the client's to what is in the rows, and back."""
 
-    def __init__(self, keys: KeyRing) -> None:
-        self._keys = keys
+    def __init__(self, keys: KeyRing, work: LongWork) -> None:
+        self._keys, self._work = keys, work
 
     def encode(self, user: GroupUser, offset: OffsetToCommit) -> bytes:
         """Encrypt it, if messages of the topic are. Raises: StoreUnavailable."""
@@ -289,7 +290,7 @@ class _Texts:
                 found[partition] = CommittedOffset(position.next_offset, "")
                 unread.append(f"partition {partition}: {error}")
             if count % AT_ONCE == 0:
-                await asyncio.sleep(0)
+                await self._work.pause()
         if unread:
             _LOG.warning(
                 "%d texts stored with offsets of group %s/%s on topic %s cannot be read, and are "

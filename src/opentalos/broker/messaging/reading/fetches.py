@@ -249,7 +249,7 @@ class FetchService:
             found.bytes += size
             found.offset = first + len(messages)
             left -= size
-            await asyncio.sleep(0)
+            await self._context.work.pause()
         return left
 
     async def _arrival(self, found: Sequence[FetchedPlace], deadline_s: float) -> bool:

@@ -4,7 +4,6 @@ Their readers know messages V1 to V3 and at most uncompressed batches. So a batc
 as a block of V3 messages at the same offsets; what they cannot express is in docs/how-to/kafka.md.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 from opentalos.broker.context import BrokerContext
@@ -56,7 +55,7 @@ class TalosBlocks:
             part = Part(offset, PIECE_MESSAGES, DECODED_BYTES_MAX)
             found = await self._context.blocks.read(reader, block, part)
             if offset > block.base_offset:
-                await asyncio.sleep(0)
+                await self._context.work.pause()
             pieces.append(encode_messages(found, _VERSION))
             offset += len(found)
         return block._replace(

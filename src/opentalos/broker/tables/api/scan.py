@@ -1,6 +1,5 @@
 """One page of a scan, with bounds on the rows that are read, returned and charged."""
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -161,7 +160,7 @@ class TableScan:
                 return row.place
             page.rows_read += 1
             if number % PIECE_ROWS == 0:
-                await asyncio.sleep(0)
+                await self._context.work.pause()
             if row.record is not None and scan.keeps(row.record):
                 page.records.append(row.record)
                 if row.version is not None:

@@ -1,6 +1,5 @@
 """Table use cases of applications: get, write, scan, batch."""
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -146,7 +145,7 @@ class TableService:
             else:
                 tables[number] = table
             if number % PIECE_ITEMS == PIECE_ITEMS - 1:
-                await asyncio.sleep(0)
+                await self._context.work.pause()
         return tables, [table for table in found.values() if isinstance(table, Table)]
 
     async def _any_newer(

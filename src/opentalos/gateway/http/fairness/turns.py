@@ -20,7 +20,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-TURN_S: Final = 0.0005  # requests may take of one pass of the loop; a reply needs five passes
+TURN_S: Final = 0.0002  # requests may take of one pass of the loop; a reply needs six to nine
 ALONE_TURN_S: Final = 0.004  # those of one party, if no other has sent any for ALONE_S
 ALONE_S: Final = 0.2
 STARTS_A_TURN: Final = 4  # requests of one connection, of those that are answered at once

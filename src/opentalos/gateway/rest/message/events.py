@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from opentalos.broker.long_work import LongWork
 from opentalos.broker.messaging.plain_messages import Bounds, PlainMessages, Spot
 from opentalos.broker.peer_rpc.remote_logs import PartitionFacts, Question, Wanted
 from opentalos.broker.values import Topic
@@ -198,12 +199,15 @@ async def _write(following: _Following, stream: ReplyStream, offsets: dict[int, 
             return
         work, caller = call.broker.work, call.caller.id
         texts = await listed(work, caller, found.messages, following.encoding)
-        async for part in _events(found, texts, offsets):
+        async for part in _events(work, found, texts, offsets):
             await stream.write(part)
 
 
 async def _events(
-    found: PlainMessages, texts: Sequence[Sequence[bytes]], offsets: dict[int, int]
+    work: LongWork,
+    found: PlainMessages,
+    texts: Sequence[Sequence[bytes]],
+    offsets: dict[int, int],
 ) -> AsyncIterator[bytes]:
     """The events of some messages, in parts of bounded size."""
     part: list[bytes] = []
@@ -218,7 +222,7 @@ async def _events(
                 yield b"".join(part)
                 part.clear()
                 size = 0
-                await asyncio.sleep(0)
+                await work.pause()
     if part:
         yield b"".join(part)
 

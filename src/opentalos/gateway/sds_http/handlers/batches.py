@@ -1,6 +1,5 @@
 """TableService: many records at once, each item by itself."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -77,7 +76,7 @@ async def _batch(
         else:
             places.append(place)
         if place % PIECE_ITEMS == PIECE_ITEMS - 1:
-            await asyncio.sleep(0)  # without a turn, since an item may wait for another server
+            await services.work.pause()  # without a turn: an item may wait for another server
     done = await services.tables.batch(caller, wanted, partial=partial)
     outcomes.update(zip(places, done, strict=True))
     pairs = [(item, outcomes[place]) for place, item in enumerate(items)]
