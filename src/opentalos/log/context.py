@@ -14,6 +14,7 @@ from opentalos.log.manifest.store import ManifestStore
 from opentalos.log.partition.ownership_guard import OwnershipGuard
 from opentalos.log.scheduling.background import BackgroundTasks
 from opentalos.log.scheduling.lanes import CommitLanes
+from opentalos.log.scheduling.read_waiters import WakeUps
 from opentalos.log.scheduling.shares import Shares
 from opentalos.log.segment.format import PLAIN_VERSION, SEGMENT_VERSION
 from opentalos.log.segment.view import ViewCache
@@ -66,6 +67,7 @@ class LogContext:
     files_ahead: int = 0  # see segment/next_file.py
     pending_bytes: int = 0  # waiting for commit, all partitions
     shares: Shares = field(default_factory=Shares)  # of tenants and topics
+    wake_ups: WakeUps = field(default_factory=WakeUps)  # of readers, all partitions
     space_left: int = 0  # at the last measurement, less what was written since
     started: bool = False
     closing: bool = False

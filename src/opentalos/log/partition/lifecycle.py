@@ -78,7 +78,7 @@ class PartitionLifecycle(PutQueue):
         self.meter = _meter_of(settings)
         self.last_put_s = 0.0
         self.tail = context.cache.tail()
-        self.arrivals = Arrivals()
+        self.arrivals = Arrivals(context.wake_ups)
         self.damage: TalosError | None = None  # why nothing can be written until a restart
         self.abandoned: list[AppendFile] | None = None
 

@@ -17,6 +17,7 @@ from opentalos.group.directory import GroupUser
 from opentalos.group.kafka.classic import ClassicGroup
 from opentalos.group.kafka.consumer import ConsumerGroup
 from opentalos.group.kafka.leases import worker_of
+from opentalos.log.scheduling.read_waiters import WakeUps
 from opentalos.model.errors import PartitionNotServing, TooManyConsumers
 from opentalos.model.identity import Principal
 from opentalos.model.names import check_group_name
@@ -41,6 +42,7 @@ class KafkaGroups:
         self._of_group: dict[Hosted, set[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.memory = MemberBytes(context.config.kafka_group)
+        self.wake_ups = WakeUps()
         self._stopping = False
         groups.kafka.follow(self._forget)
 

@@ -32,6 +32,7 @@ from opentalos.group.kafka.values import (
     SyncRequest,
     member_of,
 )
+from opentalos.log.scheduling.read_waiters import WakeUps
 from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.identity import Principal
 from opentalos.wire.kafka.pace import Pace
@@ -124,7 +125,7 @@ class Hosted(Protocol):
 class Surroundings(Protocol):
     """What a group needs of its server; ``groups.py`` has it.
 
-    ``work``: what is long takes its turn there.
+    ``work``: what is long takes its turn there. ``wake_ups``: who gets an answer continues there.
     ``topic_user``: the topic of a name and the group on it, if the caller may read it, else None.
     ``is_elsewhere``: whether a worker id is of a live member of another group. ``spawn``: a task
     that ends with the server. ``changed``: the group's members may have changed.
@@ -132,6 +133,7 @@ class Surroundings(Protocol):
 
     leases: KafkaLeases
     memory: MemberBytes
+    wake_ups: WakeUps
     work: LongWork
 
     def find(self, name: GroupName) -> Hosted | None: ...
@@ -386,10 +388,8 @@ class HostedGroup(HostedMembers[ClassicGroup]):
     def settle(self) -> None:
         """Hand out answers, begin grants, release what members leave, set the timer."""
         events = self.machine.take_events()
-        for ticket, outcome in events.answers:
-            answer = self._waiting.pop(ticket, None)
-            if answer is not None and not answer.done():
-                answer.set_result(outcome)
+        answers = [(self._waiting.pop(ticket, None), it) for ticket, it in events.answers]
+        self._around.wake_ups.settle(self, [(answer, it) for answer, it in answers if answer])
         self._release(events.removed)
         if events.proposal is not None:
             self._around.spawn(self._grant(events.proposal), f"grant to group {self.name.name}")

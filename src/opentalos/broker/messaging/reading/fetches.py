@@ -271,6 +271,8 @@ class FetchService:
             async with asyncio.timeout_at(deadline_s):
                 await future
         except TimeoutError:
+            if joined:
+                await joined[0].late()
             return False
         finally:
             self.waiting -= 1

@@ -1,6 +1,7 @@
 """Groups with many members, topics and partitions: no step of the loop is long."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -26,6 +27,7 @@ from opentalos.broker.groups.kafka.requests import (
 )
 from opentalos.broker.values import Topic
 from opentalos.group.kafka.values import DescribedGroup
+from opentalos.log.scheduling.read_waiters import AT_ONCE
 from opentalos.model.settings.kafka import KafkaGroupLimits
 
 LIMITS = KafkaGroupLimits(initial_delay_s=0.2)  # in which all members join
@@ -141,6 +143,29 @@ async def test_a_join_with_thousands_of_names() -> None:
         assert joined.refusal is None
         assert refused.refusal is Refusal.INVALID_REQUEST
         assert steps.largest.calls <= CALLS_MAX, steps.table()
+
+
+async def test_members_of_a_generation_continue_a_few_in_each_pass_of_the_loop() -> None:
+    async with world(kafka_group=LIMITS) as w:
+        loop, passes, ended = asyncio.get_running_loop(), 0, Counter[int]()
+
+        def count_passes() -> None:
+            nonlocal passes
+            passes += 1
+            if ended.total() < len(joins):
+                loop.call_soon(count_passes)
+
+        def note(_: object) -> None:
+            if not ended:
+                loop.call_soon(count_passes)
+            ended[passes] += 1
+
+        joins = [asyncio.ensure_future(join(w, b"", protocols=(("p", b""),))) for _ in range(100)]
+        for each in joins:
+            each.add_done_callback(note)
+        outcomes = await asyncio.gather(*joins)
+        assert {outcome.generation for outcome in outcomes} == {1}
+        assert max(ended.values()) <= AT_ONCE
 
 
 async def test_a_leader_that_assigns_to_many_members() -> None:
