@@ -16,6 +16,7 @@ from opentalos.group.kafka.classic_member import (
     ClassicMember,
     Events,
     GivenId,
+    ProtocolNames,
     Ticket,
     memory_of,
 )
@@ -50,6 +51,7 @@ class ClassicGroup:
         self.protocol = ""
         self.leader = ""
         self._members: dict[str, ClassicMember] = {}
+        self._named = ProtocolNames()
         self._pending: dict[str, GivenId] = {}
         self._instances: dict[str, str] = {}
         self.proposed: Proposal | None = None
@@ -117,14 +119,11 @@ class ClassicGroup:
             return Refusal.INCONSISTENT_GROUP_PROTOCOL
         if not request.is_small(limits.metadata_bytes_max):
             return Refusal.INVALID_REQUEST
-        own = self._own_id(request.who)
-        others = [m for name, m in self._members.items() if name != own]
-        if not others:
-            return None
-        shared = {name for name, _ in request.protocols}.intersection(
-            *(m.protocols.keys() for m in others)
-        )
-        if request.protocol_type != self.protocol_type or not shared:
+        own = self._members.get(self._own_id(request.who))
+        former = () if own is None else tuple(own.protocols)
+        others = len(self._members) - (own is not None)
+        fits = self._named.fit(request.protocols, former, others)
+        if others and not (fits and request.protocol_type == self.protocol_type):
             return Refusal.INCONSISTENT_GROUP_PROTOCOL
         return None
 
@@ -190,6 +189,7 @@ class ClassicGroup:
             memory_bytes=request.memory_bytes,
         )
         self._members[member_id] = member
+        self._named.add(member.protocols)
         if who.instance is not None:
             self._instances[who.instance] = member_id
         self.leader = self.leader or member_id
@@ -234,7 +234,9 @@ class ClassicGroup:
             self._prepare(now_s)
 
     def _update(self, member: ClassicMember, request: JoinRequest) -> None:
+        self._named.remove(member.protocols)
         member.update(request, self._rebalance_s(request))
+        self._named.add(member.protocols)
         if len(self._members) == 1:
             self.protocol_type = request.protocol_type
 
@@ -298,8 +300,7 @@ class ClassicGroup:
 
     def _elected(self) -> str:
         """The protocol that all have and most prefer; the first one named if as many prefer it."""
-        members = list(self._members.values())
-        shared = set.intersection(*(set(member.protocols) for member in members))
+        shared, members = self._named.of_all(len(self._members)), self._members.values()
         votes = Counter(next(name for name in m.protocols if name in shared) for m in members)
         return max(votes, key=lambda name: votes[name])
 
@@ -466,6 +467,7 @@ class ClassicGroup:
     def _forget(self, member: ClassicMember) -> None:
         self._dismiss(member, Refusal.UNKNOWN_MEMBER_ID)
         del self._members[member.who.member]
+        self._named.remove(member.protocols)
         if member.who.instance is not None:
             del self._instances[member.who.instance]
         self._events.removed.append(member.who.member)

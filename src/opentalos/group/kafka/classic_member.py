@@ -1,7 +1,8 @@
 """Values of ``ClassicGroup``: a member, answers to those that wait, and what else happened."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -116,6 +117,33 @@ class ClassicMember:
     def assign(self, assignment: bytes) -> None:
         """What the leader decided for it."""
         self.assignment = assignment
+
+
+class ProtocolNames:
+    """How many members have each protocol, so that a join costs as little in a large group."""
+
+    def __init__(self) -> None:
+        self._members: Counter[str] = Counter()  # by name
+
+    def add(self, protocols: Iterable[str]) -> None:
+        """A member has these."""
+        self._members.update(iter(protocols))  # of a mapping its values would count
+
+    def remove(self, protocols: Iterable[str]) -> None:
+        """The member has them no more."""
+        for name in protocols:
+            self._members[name] -= 1
+            if not self._members[name]:
+                del self._members[name]
+
+    def of_all(self, members: int) -> frozenset[str]:
+        """Those that so many members have."""
+        return frozenset(name for name, count in self._members.items() if count == members)
+
+    def fit(self, asked: Iterable[tuple[str, bytes]], former: Collection[str], others: int) -> bool:
+        """Whether all others have one that is asked for. ``former``: what the asking member has."""
+        counts = self._members
+        return any(counts[name] - (name in former) == others for name, _ in asked)
 
 
 def memory_of(members: Iterable[ClassicMember], ids: int, proposal: Proposal | None) -> int:

@@ -1,7 +1,10 @@
+from dataclasses import replace
 from typing import Any
 
 from opentalos.group.kafka.classic import ClassicGroup
+from opentalos.group.kafka.classic_member import ProtocolNames
 from opentalos.group.kafka.values import (
+    PROTOCOLS_MAX,
     GroupState,
     JoinOutcome,
     JoinRequest,
@@ -202,6 +205,49 @@ def test_a_group_has_a_limit_of_members() -> None:
     driver = Driver()
     tickets = [driver.join(0.0, join(fresh_id=name)) for name in "abcd"]
     assert driver.joined(tickets[3]).refusal is Refusal.GROUP_MAX_SIZE_REACHED
+
+
+class Name(str):
+    """A protocol's name that counts how often it is looked up."""
+
+    looked_up = 0
+
+    def __hash__(self) -> int:
+        Name.looked_up += 1
+        return super().__hash__()
+
+
+def test_a_join_costs_as_little_in_a_large_group() -> None:
+    driver = Driver(replace(LIMITS, members_max=1_000, metadata_bytes_max=64 << 10))
+    protocols = tuple((Name(f"p{number}"), b"") for number in range(PROTOCOLS_MAX))
+    for member in range(50):
+        driver.join(0.0, join(fresh_id=f"m{member}", protocols=protocols))
+    Name.looked_up = 0
+    ticket = driver.join(0.0, join("unknown", protocols=protocols))
+    assert driver.joined(ticket).refusal is Refusal.UNKNOWN_MEMBER_ID
+    assert Name.looked_up <= 4 * PROTOCOLS_MAX
+
+
+def test_members_have_a_protocol_in_common_whatever_they_had_before() -> None:
+    driver = Driver()
+    driver.stable("a", "b")
+    driver.join(4.0, join("a", protocols=(("new", b""), ("range", b""))))
+    alone = driver.join(4.0, join("b", protocols=(("new", b""),)))
+    assert driver.joined(alone).protocol == "new"
+    strange = driver.join(5.0, join(fresh_id="c", protocols=(("range", b""),)))
+    assert driver.joined(strange).refusal is Refusal.INCONSISTENT_GROUP_PROTOCOL
+    driver.group.leave(6.0, [MemberId("b")])
+    fits = driver.join(6.0, join(fresh_id="c", protocols=(("range", b""),)))
+    assert fits not in driver.answers, "it waits for the next generation"
+
+
+def test_names_of_protocols_that_nobody_has_are_forgotten() -> None:
+    names = ProtocolNames()
+    for number in range(100):
+        names.add({f"p{number}": b"x"})
+        names.remove({f"p{number}": b"x"})
+    assert names.of_all(0) == frozenset()
+    assert not names.fit([("p1", b"")], (), 1)
 
 
 def test_what_could_not_be_granted_is_decided_again() -> None:
