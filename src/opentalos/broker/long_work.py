@@ -160,7 +160,7 @@ class LongWork:
         Args:   patient: it is bounded elsewhere how many of the caller's calls wait.
         Raises: ExcessivePending: too many of the caller's calls wait already.
         """
-        await self._take(caller, patient=patient)
+        await self._take(_TENANT.get() or caller, patient=patient)  # all of a tenant count as one
         self.counters.turns += 1
         turn = Turn(self._offload, self.counters, self._pieces, caller)
         try:

@@ -64,6 +64,24 @@ async def test_callers_are_served_in_rotation_however_many_calls_one_has() -> No
     assert work.counters.turns == 33
 
 
+async def test_principals_of_a_tenant_share_its_turns() -> None:
+    work, served, begin = LongWork(None, waiting_max=100), list[str](), asyncio.Event()
+
+    async def call(tenant: str, principal: str) -> None:
+        work_for(tenant)
+        async with work.turn(principal) as turn:
+            await begin.wait()
+            served.append(tenant)
+            await turn.pause()
+
+    calls = [asyncio.create_task(call("many", f"p{number}")) for number in range(30)]
+    calls += [asyncio.create_task(call("one", "alice")) for _ in range(2)]
+    await settle()
+    begin.set()
+    await asyncio.gather(*calls)
+    assert served[TURNS_MAX : TURNS_MAX + 4] == ["many", "one", "many", "one"]
+
+
 async def test_no_more_turns_than_threads_run_at_once() -> None:
     work = LongWork(None, waiting_max=100)
     now, most = 0, 0

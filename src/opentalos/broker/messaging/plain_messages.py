@@ -5,6 +5,7 @@ REST and group members use it; it translates to blocks and calls MessageService.
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -81,7 +82,7 @@ class PlainMessageService:
         self._context, self._messages = context, messages
         self._remote = RemoteMessages(context)
         self._keyed = KeyedPuts()
-        self._followed = 0
+        self._followed: Counter[str] = Counter()  # partitions, by tenant
         self._rounds: dict[str, itertools.count[int]] = {}
 
     # --- put ------------------------------------------------------------------------------------
@@ -170,17 +171,25 @@ class PlainMessageService:
         return await self._wait(caller, topic, spot, (bounds, wait_s), remote=True)
 
     @contextmanager
-    def following(self, partitions: int) -> Iterator[None]:
-        """Count partitions of an endless read. Raises: ExcessivePending."""
-        if self._followed + partitions > FOLLOWED_MAX:
+    def following(self, tenant: str, partitions: int) -> Iterator[None]:
+        """Count partitions of an endless read; a tenant has as many as stay free for others.
+
+        Raises: ExcessivePending.
+        """
+        followed = self._followed
+        mine, free = followed[tenant] + partitions, FOLLOWED_MAX - followed.total() - partitions
+        if free < 0 or (mine > free and followed[tenant]):
             raise ExcessivePending(
-                f"too many followed partitions: limit {FOLLOWED_MAX}, measured {self._followed}"
+                f"too many followed partitions: limit {FOLLOWED_MAX}, measured "
+                f"{followed.total()}, of {tenant} {followed[tenant]}"
             )
-        self._followed += partitions
+        followed[tenant] += partitions
         try:
             yield
         finally:
-            self._followed -= partitions
+            followed[tenant] -= partitions
+            if not followed[tenant]:
+                del followed[tenant]
 
     async def _wait(
         self,

@@ -1,7 +1,7 @@
 """Fetch sessions: what a client reads, kept so that each request and answer names changes only.
 
 A session belongs to the connection that opened it and ends with it. Their number is bounded, of
-each caller and in all; a client that gets none sends all its partitions in each request.
+each tenant and in all; a client that gets none sends all its partitions in each request.
 
 Source: Apache Kafka 4.3, KIP-227.
 """
@@ -14,9 +14,9 @@ from opentalos.gateway.kafka.call import ClientSession
 from opentalos.wire.kafka.errors import ErrorCode
 
 SESSIONS_MAX: Final = 2_000
-SESSIONS_OF_CALLER_MAX: Final = 500
+SESSIONS_OF_TENANT_MAX: Final = 500
 PLACES_MAX: Final = 10_000  # partitions of one session
-PLACES_OF_CALLER_MAX: Final = 200_000  # of all its sessions, which take some hundred bytes each
+PLACES_OF_TENANT_MAX: Final = 200_000  # of all its sessions, which take some hundred bytes each
 NO_SESSION: Final = 0
 EPOCH_ONCE: Final = -1  # of a request outside of any session
 EPOCH_FIRST: Final = 0  # of the request that opens one
@@ -43,8 +43,9 @@ class Shown(NamedTuple):
 class FetchSession:
     """The partitions of one client, in the order in which they are read."""
 
-    def __init__(self, number: int, caller: str) -> None:
+    def __init__(self, number: int, caller: str, tenant: str) -> None:
         self.id, self.caller, self.epoch = number, caller, 1
+        self.tenant = tenant
         self.places: dict[Key, Wanted] = {}
         self.shown: dict[Key, Shown] = {}
 
@@ -109,24 +110,26 @@ class FetchSessions:
         before = len(session.places)
         places = session.change(wanted, forgotten)
         grown = len(places) > before  # few requests do that
-        if grown and (len(places) > PLACES_MAX or self._crowded(session.caller, 0)):
+        if grown and (len(places) > PLACES_MAX or self._crowded(session.tenant, 0)):
             session.places, session.shown = {}, {}
             raise RefusedSession(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return places
 
-    def _crowded(self, caller: str, more: int) -> bool:
-        held = sum(len(each.places) for each in self._open if each.caller == caller)
-        return held + more > PLACES_OF_CALLER_MAX
+    def _crowded(self, tenant: str, more: int) -> bool:
+        held = sum(len(each.places) for each in self._open if each.tenant == tenant)
+        return held + more > PLACES_OF_TENANT_MAX
 
     def open(self, client: ClientSession, wanted: dict[Key, Wanted]) -> FetchSession | None:
         """A new session; None: there are too many."""
-        mine = sum(session.caller == client.caller.id for session in self._open)
-        if len(self._open) >= SESSIONS_MAX or mine >= SESSIONS_OF_CALLER_MAX:
+        tenant = client.tenant
+        mine = sum(session.tenant == tenant for session in self._open)
+        if len(self._open) >= SESSIONS_MAX or mine >= SESSIONS_OF_TENANT_MAX:
             return None
-        if len(wanted) > PLACES_MAX or self._crowded(client.caller.id, len(wanted)):
+        if len(wanted) > PLACES_MAX or self._crowded(tenant, len(wanted)):
             return None
         self._last = self._last % _EPOCH_MAX + 1
-        session = client.state[FetchSession] = FetchSession(self._last, client.caller.id)
+        session = FetchSession(self._last, client.caller.id, tenant)
+        client.state[FetchSession] = session
         session.places = dict(wanted)
         self._open.add(session)
         return session

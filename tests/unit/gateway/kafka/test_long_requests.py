@@ -4,6 +4,7 @@ import asyncio
 import math
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,7 +19,8 @@ from opentalos.gateway.kafka.fetch_sessions import (
     EPOCH_FIRST,
     NO_SESSION,
     PLACES_MAX,
-    PLACES_OF_CALLER_MAX,
+    PLACES_OF_TENANT_MAX,
+    SESSIONS_OF_TENANT_MAX,
     FetchSessions,
     RefusedSession,
     Wanted,
@@ -337,14 +339,25 @@ def places(count: int, first: int = 0) -> dict[Any, Wanted]:
     return {("t", number): Wanted(0, 1) for number in range(first, first + count)}
 
 
-def client() -> ClientSession:
-    return ClientSession(peer="127.0.0.1", network="", private=True, caller=ALICE)
+def client(caller: Principal = ALICE) -> ClientSession:
+    return ClientSession(peer="127.0.0.1", network="", private=True, caller=caller)
 
 
-def test_the_partitions_in_sessions_of_a_principal_are_bounded_together() -> None:
-    sessions, clients = FetchSessions(), [client() for _ in range(30)]
+def test_members_of_an_organisation_share_their_sessions() -> None:
+    sessions = FetchSessions()
+    members = [Principal(id=f"m{number}", number=number, organisation="CLx") for number in range(9)]
+    clients = [client(each) for each in members for _ in range(SESSIONS_OF_TENANT_MAX // 8)]
+    opened = [sessions.open(each, {}) for each in clients]
+    assert sum(each is not None for each in opened) == SESSIONS_OF_TENANT_MAX
+    assert sessions.open(client(), {}) is not None
+
+
+def test_the_partitions_in_sessions_of_a_tenant_are_bounded_together() -> None:
+    member = replace(ALICE, id="member", organisation=ALICE.id)
+    sessions, clients = FetchSessions(), [client() for _ in range(15)]
+    clients += [client(member) for _ in range(15)]
     opened = [sessions.open(each, places(PLACES_MAX)) for each in clients]
-    assert sum(each is not None for each in opened) == PLACES_OF_CALLER_MAX // PLACES_MAX
+    assert sum(each is not None for each in opened) == PLACES_OF_TENANT_MAX // PLACES_MAX
     small = clients[-1]
     assert sessions.open(small, {}) is not None
     session = sessions.find(small, len(sessions), 1)

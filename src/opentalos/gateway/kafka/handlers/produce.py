@@ -241,9 +241,9 @@ class _Produce:
         """The rest in pieces, each in a turn of its own, so that others have theirs in between."""
         if not self._taken:
             await self._take_pieces()
-        caller, work = self._call.caller.id, self._services.broker.context.work
+        tenant, work = self._call.session.tenant, self._services.broker.context.work
         while self._next < len(self._parts):
-            async with work.turn(caller, patient=True) as turn:
+            async with work.turn(tenant, patient=True) as turn:
                 if self._parts[self._next].received is None:
                     await turn.pause()
                     self._order.renew()

@@ -23,6 +23,7 @@ from opentalos.gateway.rest.routing.forms import EVENTS_FROM
 from opentalos.gateway.rest.routing.route import Route
 from opentalos.gateway.rest.routing.schema import integer, items, one_of, text
 from opentalos.gateway.rest.topic.naming import topic_of
+from opentalos.gateway.slots import tenant_of
 from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
     DAMAGE,
@@ -65,7 +66,8 @@ async def follow(call: Call) -> Answer | None:
     spots = await _spots(call, topic)
     if call.exchange.method == b"HEAD":
         return Answer()
-    with call.broker.plain_messages.following(len(spots)):
+    tenant = tenant_of(call.caller, call.exchange.network)
+    with call.broker.plain_messages.following(tenant, len(spots)):
         await _stream(call, topic, spots)
     return None
 

@@ -1,6 +1,7 @@
 """Streams of events without sockets: bounds, and when they end."""
 
 import asyncio
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.waiting import within_limit
 from opentalos.broker.messaging.plain_messages import Bounds
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.slots import Slots
+from opentalos.model.errors import ExcessivePending
 
 PATH = b"/rest/v1/topics/t/events?encoding=text&from=start"
 
@@ -100,7 +102,7 @@ async def test_a_stream_ends_when_its_reader_leaves_or_the_server_stops(
     await stream.ended()
     for _ in range(3):
         await asyncio.sleep(0)
-    assert call.world.broker.plain_messages._followed == 0
+    assert not call.world.broker.plain_messages._followed
     assert call.gateway._streams.used == 0
 
 
@@ -143,6 +145,22 @@ async def test_so_many_partitions_are_followed_at_once(
     assert (refused.status, refused.document["retry_safe"]) == (503, True)
     await call("DELETE", "topics/t", by="alice")
     assert b'"title": "TopicNotExist"' in await stream.ended()
+
+
+async def test_a_tenant_follows_as_many_partitions_as_stay_free_for_others(
+    call: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentalos.broker.messaging.plain_messages.FOLLOWED_MAX", 9)
+    following = call.world.broker.plain_messages.following
+    with ExitStack() as streams:
+        for tenant, partitions in (("alice", 3), ("bob", 3), ("carol", 3)):
+            streams.enter_context(following(tenant, partitions))
+            with pytest.raises(ExcessivePending, match=f"of {tenant} 3"):
+                streams.enter_context(following(tenant, 3))
+        with pytest.raises(ExcessivePending, match="of dora 0"):
+            streams.enter_context(following("dora", 1))
+    with following("alice", 9):
+        pass
 
 
 async def test_a_reader_that_fails_ends_the_stream(
