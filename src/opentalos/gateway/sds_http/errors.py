@@ -82,13 +82,15 @@ CODES: Final[dict[type[TalosError], ErrorCode]] = {
 def exception_of(error: TalosError, request_id: str = "") -> ServiceException:
     """The exception for an error: the code of its class or its nearest ancestor, and its text.
 
-    No code is for damage alone, so ``details`` has its name.
+    The Go client dereferences ``details`` and ``callId`` of every exception, and its example prints
+    no other text. No code is for damage alone, so there ``details`` has its name.
     """
     code = next(CODES[cls] for cls in type(error).__mro__ if cls in CODES)
     text = str(error) or type(error).__name__
     return ServiceException(
         errorCode=code,
         errorMessage=text,
-        details=DAMAGED if isinstance(error, errors.CorruptLog) else None,
+        details=DAMAGED if isinstance(error, errors.CorruptLog) else text,
+        callId=request_id,
         requestId=request_id or None,
     )

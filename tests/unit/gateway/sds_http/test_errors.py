@@ -39,6 +39,14 @@ def test_an_unknown_leaf_takes_the_code_of_its_branch() -> None:
     assert (exception.errorMessage, exception.requestId) == ("Odd", "r7")
 
 
+@matrix("cls", CLASSES)
+def test_every_exception_has_what_the_go_client_dereferences(cls: type[TalosError]) -> None:
+    exception = exception_of(cls("why"), "r7")
+    damage = isinstance(cls("why"), errors.CorruptLog)
+    assert (exception.details, exception.callId) == ("CorruptLog" if damage else "why", "r7")
+    assert exception_of(cls("why")).callId == ""
+
+
 @matrix("cls", errors.DAMAGE)
 def test_damage_is_named_and_nobody_repeats_the_call(cls: type[TalosError]) -> None:
     exception = exception_of(cls("partition 0 is damaged"))

@@ -208,8 +208,11 @@ async def test_items_of_a_batch_have_their_own_outcomes(bench: Bench, partial: b
     assert got[0].result.putResult.success is False
     assert got[3].result.getResult.item == columns_to(N)
     assert got[4].result.incrementResult.amounts == columns_to(N)
-    codes = [got[number].serviceException.errorCode for number in (1, 2, 5, 6)]
-    assert codes == [
+    refused = [got[number].serviceException for number in (1, 2, 5, 6)]
+    assert [(error.details, error.callId) for error in refused] == [
+        (error.errorMessage, "0a") for error in refused
+    ]
+    assert [error.errorCode for error in refused] == [
         sds.ErrorCode.RESOURCE_NOT_FOUND, VALIDATION_FAILED, sds.ErrorCode.THROUGHPUT_EXCEED,
         VALIDATION_FAILED,
     ]  # fmt: skip

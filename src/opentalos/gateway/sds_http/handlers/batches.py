@@ -12,6 +12,7 @@ from opentalos.broker.tables.api.values import (
     WriteItem,
     Written,
 )
+from opentalos.gateway.http.request_scope import current_request_id
 from opentalos.gateway.sds_http.errors import exception_of
 from opentalos.gateway.sds_http.handlers.context import Handler, Services
 from opentalos.gateway.sds_http.handlers.values import (
@@ -80,8 +81,12 @@ async def _batch(
     done = await services.tables.batch(caller, wanted, partial=partial)
     outcomes.update(zip(places, done, strict=True))
     pairs = [(item, outcomes[place]) for place, item in enumerate(items)]
+    request_id = current_request_id()
     results = await services.work.each(
-        caller.id, pairs, lambda pair: _result(*pair), weight=lambda pair: _columns(pair[1])
+        caller.id,
+        pairs,
+        lambda pair: _result(*pair, request_id),
+        weight=lambda pair: _columns(pair[1]),
     )
     return sds.BatchResult(items=results)
 
@@ -106,9 +111,11 @@ async def _item(services: Services, caller: Principal, item: sds.BatchRequestIte
     raise ValidationFailed(f"unknown action {item.action} of a batch item")
 
 
-def _result(item: sds.BatchRequestItem, outcome: BatchOutcome) -> sds.BatchResultItem:
+def _result(
+    item: sds.BatchRequestItem, outcome: BatchOutcome, request_id: str
+) -> sds.BatchResultItem:
     if isinstance(outcome, TalosError):
-        error = exception_of(outcome)
+        error = exception_of(outcome, request_id)
         return sds.BatchResultItem(action=item.action, success=False, serviceException=error)
     return sds.BatchResultItem(action=item.action, success=True, result=_done(item, outcome))
 
