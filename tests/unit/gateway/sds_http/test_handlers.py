@@ -166,7 +166,7 @@ async def test_scan_actions_count(
         tableName="t", action=sds.ScanAction(action=sds.ScanOp(kind), request=request_)
     )
     (record,) = (await bench.result("scan", request)).records
-    assert record == columns_to({"count": Datum(DataType.INT64, 4)})
+    assert record == columns_to({"count": Datum(DataType.INT32, 4)})
     assert bench.tables.asked[0][0].action == action
 
 

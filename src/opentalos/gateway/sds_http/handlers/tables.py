@@ -88,7 +88,8 @@ async def scan(services: Services, caller: Principal, arguments: Arguments) -> s
     page = await _page(services, caller, query)
     records = await services.work.each(caller.id, page.records, columns_to, weight=len)
     if page.count is not None:
-        records = [columns_to({COUNT: Datum(DataType.INT64, page.count)})]
+        # INT32, to which the Java example casts it; a page reads far fewer rows.
+        records = [columns_to({COUNT: Datum(DataType.INT32, page.count)})]
     return sds.ScanResult(
         nextStartKey=columns_to(page.next_key) if page.next_key else None,
         records=records,
