@@ -8,7 +8,7 @@ from opentalos.model.datum import Columns
 from opentalos.model.errors import ValidationFailed
 from opentalos.model.mutation import Condition, ConditionOperator
 from opentalos.model.table import TableSchema
-from opentalos.sds.value_rules import KEY_TYPES, datum_fault
+from opentalos.sds.value_rules import KEY_TYPES, datum_fault, suits
 
 COMPARISONS: Final[Mapping[ConditionOperator, Callable[[Any, Any], bool]]] = {
     ConditionOperator.EQUAL: operator.eq,
@@ -60,6 +60,6 @@ def holds(condition: Condition, key: Columns, live: Columns | None) -> bool:
         return (datum is None) is (wanted_operator is ConditionOperator.EQUAL)
     if datum is None:
         return False
-    if datum.type is not value.type:
+    if not suits(datum.type, value.type):
         raise ValidationFailed(f"the condition's column {field} is of type {datum.type.name} now")
     return COMPARISONS[wanted_operator](datum.value, value.value)

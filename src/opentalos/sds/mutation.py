@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from opentalos.model.change import Change, ChangeKind
-from opentalos.model.datum import Columns, Datum
+from opentalos.model.datum import Columns, DataType, Datum
 from opentalos.model.errors import SizeExceeded, ValidationFailed
 from opentalos.model.mutation import NOTHING, Mutation, Operation
 from opentalos.model.settings.tables import SdsLimits
@@ -161,10 +161,19 @@ def apply(
     timestamp_ms = max(now_ms, stored.timestamp_ms + 1)
     work = _Work(layout_of(schema), stored, live, mutation, timestamp_ms, record_bytes_max)
     if mutation.operation is Operation.PUT:
-        return _write(work, mutation.columns, ChangeKind.PUT)
+        return _write(work, _as_stored(work.layout, mutation.columns), ChangeKind.PUT)
     if mutation.operation is Operation.INCREMENT:
         return _write(work, _sums(work), ChangeKind.INCREMENT)
     return _remove_columns(work) if mutation.attributes else _remove_row(work)
+
+
+def _as_stored(layout: Layout, columns: Columns) -> Columns:
+    """The columns of a put in the types that the table has; `check` took BINARY for RAWBINARY."""
+    given = layout.raw.intersection(columns) if layout.raw else ()
+    if not given:
+        return columns
+    raw = {name: Datum(DataType.RAWBINARY, columns[name].value) for name in given}
+    return {**columns, **raw}
 
 
 def _sums(work: _Work) -> dict[str, Datum]:

@@ -124,9 +124,17 @@ def value_fault(type_: DataType, value: Value) -> str:
     return _FAULTS[type_](value)
 
 
+def suits(wanted: DataType, given: DataType) -> bool:
+    """Whether a column of type ``wanted`` takes values of a type.
+
+    It is its own, and for RAWBINARY also BINARY: the Java and Python clients type all bytes so.
+    """
+    return given is wanted or (wanted is DataType.RAWBINARY and given is DataType.BINARY)
+
+
 def datum_fault(wanted: DataType, datum: Datum) -> str:
     """The same of a datum for a column of type ``wanted``; null is a fault too."""
-    if datum.type is not wanted:
+    if not suits(wanted, datum.type):
         return f"is of type {wanted.name}, but {datum.type.name} was given"
     if datum.value is None:
         return f"is of type {wanted.name}, but null was given"

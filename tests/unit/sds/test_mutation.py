@@ -117,6 +117,21 @@ def test_a_put_of_what_the_schema_does_not_have_is_refused(
         done(ABSENT, Mutation(Operation.PUT, KEY, {**columns(name="Ann"), **given}))
 
 
+def test_bytes_that_a_client_types_binary_are_stored_as_the_columns_type() -> None:
+    given = {"photo": Datum(T.BINARY, b"p"), **columns(age=1)}
+    applied = done(ABSENT, Mutation(Operation.PUT, KEY, given))
+    assert applied.row.columns == columns(photo=b"p", age=1)
+    assert applied.change is not None
+    assert applied.change.columns == applied.change.image == columns(photo=b"p", age=1)
+    assert given["photo"].type is T.BINARY  # nothing given is changed
+    condition = Condition(ConditionOperator.EQUAL, "photo", given["photo"])
+    assert done(applied.row, put(condition, age=2)).success
+    null = Mutation(Operation.PUT, KEY, {"photo": Datum(T.BINARY, None)})
+    assert done(applied.row, null).row.columns == columns(age=1)
+    raw = Mutation(Operation.PUT, KEY, {"name": Datum(T.RAWBINARY, b"p")})
+    assert "of type STRING, but RAWBINARY was given" in refused(ABSENT, raw)
+
+
 def test_a_record_is_split_into_key_and_others() -> None:
     assert split_record(SCHEMA, {**columns(name="Ann"), **KEY}) == (KEY, columns(name="Ann"))
 
