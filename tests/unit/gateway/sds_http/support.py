@@ -57,6 +57,11 @@ class Tables:
         self.outcomes: list[BatchOutcome] = []
         self.error: TalosError | None = None
 
+    async def key_columns(self, caller: Principal, table: str) -> Sequence[str]:
+        if table != "t":
+            raise TableNotExist(f"table {table} does not exist")
+        return SCHEMA.key_columns
+
     async def get(
         self, caller: Principal, table: str, key: Columns, attributes: Sequence[str]
     ) -> Columns | None:

@@ -57,6 +57,29 @@ async def test_increment_gives_the_new_amounts(bench: Bench) -> None:
     assert bench.tables.asked == [("t", Mutation(Operation.INCREMENT, KEY, N))]
 
 
+async def test_what_is_not_part_of_the_key_is_ignored_in_keys(bench: Bench) -> None:
+    """As records are passed there; in the ends of a scan it would make the range larger."""
+    odd = {**RECORD, **columns_to({"odd": NINE})}
+    get = sds.GetRequest(tableName="t", keys=odd)
+    increment = sds.IncrementRequest(tableName="t", keys=odd, amounts=columns_to(N))
+    remove = sds.RemoveRequest(tableName="t", keys=odd)
+    for rpc, request in (("get", get), ("increment", increment), ("remove", remove)):
+        await bench.result(rpc, request)
+    mutations = [Mutation(Operation.INCREMENT, KEY, N), Mutation(Operation.REMOVE, KEY)]
+    assert bench.tables.asked == [("t", KEY, ()), *(("t", mutation) for mutation in mutations)]
+    bench.tables.asked, bench.tables.outcomes = [], [Got(N), Written(True, N), Written(True)]
+    items = [
+        item(1, getRequest=get),
+        item(3, incrementRequest=increment),
+        item(4, removeRequest=remove),
+    ]
+    await bench.result("batch", sds.BatchRequest(items=items))
+    ((asked, _),) = bench.tables.asked
+    assert asked == [ReadItem("t", KEY), *(WriteItem("t", mutation) for mutation in mutations)]
+    await bench.result("scan", sds.ScanRequest(tableName="t", startKey=odd))
+    assert set(bench.tables.asked[-1][0].start) == set(odd)
+
+
 CONDITIONS = [
     (sds.SimpleCondition(rowExist=False), Condition(row_exists=False)),
     (

@@ -52,6 +52,14 @@ class TableService:
         """Units charged to tables on this server."""
         return self._access.rates.counters
 
+    async def key_columns(self, caller: Principal, table: str) -> Sequence[str]:
+        """Names of the columns of the table's key, in order.
+
+        Raises: TableNotExist, PermissionDenied, InvalidName, Unavailable.
+        """
+        found = await self._access.find(caller, TableRight.DESCRIBE, table)
+        return found.schema.key_columns
+
     async def get(
         self, caller: Principal, table: str, key: Columns, attributes: Sequence[str] = ()
     ) -> Columns | None:

@@ -20,6 +20,7 @@ from opentalos.gateway.sds_http.handlers.values import (
     TABLE,
     Arguments,
     increment_from,
+    key_from,
     needed,
     put_from,
     remove_from,
@@ -27,7 +28,7 @@ from opentalos.gateway.sds_http.handlers.values import (
 from opentalos.model.errors import TalosError, ValidationFailed
 from opentalos.model.identity import Principal
 from opentalos.wire._generated import sds
-from opentalos.wire.sds.datum import columns_from, columns_to
+from opentalos.wire.sds.datum import columns_to
 
 _NO_REQUEST: Final = "of each item the request that its action names"
 _CHECKED: Final = (sds.BatchOp.PUT, sds.BatchOp.REMOVE)
@@ -96,18 +97,20 @@ async def _item(services: Services, caller: Principal, item: sds.BatchRequestIte
     match item.action:
         case sds.BatchOp.GET:
             get = needed(request.getRequest, _NO_REQUEST)
-            attributes = tuple(get.attributes or ())
-            return ReadItem(needed(get.tableName, TABLE), columns_from(get.keys), attributes)
+            key = await key_from(services, caller, get)
+            return ReadItem(needed(get.tableName, TABLE), key, tuple(get.attributes or ()))
         case sds.BatchOp.PUT:
             put = needed(request.putRequest, _NO_REQUEST)
             mutation = await put_from(services, caller, put)
             return WriteItem(needed(put.tableName, TABLE), mutation)
         case sds.BatchOp.INCREMENT:
             increment = needed(request.incrementRequest, _NO_REQUEST)
-            return WriteItem(needed(increment.tableName, TABLE), increment_from(increment))
+            mutation = await increment_from(services, caller, increment)
+            return WriteItem(needed(increment.tableName, TABLE), mutation)
         case sds.BatchOp.REMOVE:
             remove = needed(request.removeRequest, _NO_REQUEST)
-            return WriteItem(needed(remove.tableName, TABLE), remove_from(remove))
+            mutation = await remove_from(services, caller, remove)
+            return WriteItem(needed(remove.tableName, TABLE), mutation)
     raise ValidationFailed(f"unknown action {item.action} of a batch item")
 
 

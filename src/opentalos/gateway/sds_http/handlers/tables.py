@@ -9,7 +9,6 @@ from opentalos.broker.tables.api.values import (
     ScanActionKind,
     ScanPage,
     ScanQuery,
-    Written,
 )
 from opentalos.gateway.sds_http.handlers.context import Handler, Services
 from opentalos.gateway.sds_http.handlers.values import (
@@ -17,6 +16,7 @@ from opentalos.gateway.sds_http.handlers.values import (
     TABLE,
     Arguments,
     increment_from,
+    key_from,
     needed,
     put_from,
     remove_from,
@@ -24,7 +24,7 @@ from opentalos.gateway.sds_http.handlers.values import (
 from opentalos.model.datum import DataType, Datum
 from opentalos.model.errors import ThrottleRejected, ValidationFailed
 from opentalos.model.identity import Principal
-from opentalos.model.mutation import Mutation, Operation
+from opentalos.model.mutation import Operation
 from opentalos.wire._generated import sds
 from opentalos.wire.sds.datum import columns_from, columns_to
 
@@ -34,8 +34,8 @@ COUNT: Final = "count"  # the column of what a scan with an action counted; sds.
 async def get(services: Services, caller: Principal, arguments: Arguments) -> sds.GetResult:
     """A record, or nothing."""
     request = needed(arguments[0], REQUEST)
-    name, key = needed(request.tableName, TABLE), columns_from(request.keys)
-    found = await services.tables.get(caller, name, key, request.attributes or ())
+    key = await key_from(services, caller, request)
+    found = await services.tables.get(caller, request.tableName, key, request.attributes or ())
     return sds.GetResult(item=None if found is None else columns_to(found))
 
 
@@ -43,7 +43,7 @@ async def put(services: Services, caller: Principal, arguments: Arguments) -> sd
     """Put columns of a record, which is created if it does not exist."""
     request = needed(arguments[0], REQUEST)
     mutation = await put_from(services, caller, request)
-    written = await _write(services, caller, request.tableName, mutation)
+    written = await services.tables.write(caller, request.tableName, mutation)
     return sds.PutResult(success=written.success)
 
 
@@ -52,22 +52,17 @@ async def increment(
 ) -> sds.IncrementResult:
     """Increment integer columns; return the new amounts."""
     request = needed(arguments[0], REQUEST)
-    mutation = increment_from(request)
-    written = await _write(services, caller, request.tableName, mutation)
+    mutation = await increment_from(services, caller, request)
+    written = await services.tables.write(caller, request.tableName, mutation)
     return sds.IncrementResult(amounts=columns_to(written.amounts))
 
 
 async def remove(services: Services, caller: Principal, arguments: Arguments) -> sds.RemoveResult:
     """Remove a record, or some of its columns."""
     request = needed(arguments[0], REQUEST)
-    written = await _write(services, caller, request.tableName, remove_from(request))
+    mutation = await remove_from(services, caller, request)
+    written = await services.tables.write(caller, request.tableName, mutation)
     return sds.RemoveResult(success=written.success)
-
-
-async def _write(
-    services: Services, caller: Principal, table: str | None, mutation: Mutation
-) -> Written:
-    return await services.tables.write(caller, needed(table, TABLE), mutation)
 
 
 async def scan(services: Services, caller: Principal, arguments: Arguments) -> sds.ScanResult:
