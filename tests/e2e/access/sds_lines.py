@@ -11,10 +11,7 @@ from tests.raw_client import idl
 SDS = idl("sds")
 VERSION = SDS.Version(1, 0, "0", "")
 UNSUPPORTED = {
-    "table": (
-        "realRemove scanAll putToRebuildIndex atomicBatch newTransaction transactionGet "
-        "transactionCommit"
-    ),
+    "table": "putToRebuildIndex atomicBatch newTransaction transactionGet transactionCommit",
     "auth": "createCredential",
     "admin": (
         "getApplyList applyQuota getAllApplyList passApply rejectApply cancelApply saveAppInfo "
@@ -108,6 +105,7 @@ LINES = (
     Line("table.get", READ, request(SDS.GetRequest, KEY)),
     Line("table.increment", WRITE, request(SDS.IncrementRequest, KEY, {"n": number(1)})),
     Line("table.scan", READ, scan()),
+    Line("table.scanAll", READ, scan()),
     Line("table.scan", READ, scan(SDS.ScanAction(SDS.ScanOp.COUNT)), "that counts"),
     Line("table.scan", each(WRITE, READ), scan(UPDATE), "that changes"),
     Line(
@@ -134,6 +132,10 @@ LINES = (
         for rpc in (*BATCHES, "batchCheckAndMutate")
     ),
     Line("table.remove", WRITE, request(SDS.RemoveRequest, KEY)),
+    Line(
+        "table.realRemove", WRITE,
+        lambda stage: {"requestList": [SDS.RemoveRequest(stage.table_path, KEY)]},
+    ),
     Line("admin.createTable", model.manages, created("new{}")),
     Line(
         "admin.createTable", each(model.manages, model.administrator), created("CLempty/new{}"),

@@ -43,12 +43,12 @@ BODY_BYTES_MAX: Final = 512 << 10  # sds.thrift MAX_CONTENT_SIZE
 # Clients wait 10 s for a call and 30 s for one of administration.
 ANSWER_S: Final = 9.0
 ADMIN_ANSWER_S: Final = 28.0
-_READ_CALLS: Final = ("get", "scan")
+_READ_CALLS: Final = ("get", "scan", "scanAll")
 _TABLES: Final = SERVICES["TableService"]
 _PUT: Final = _TABLES.methods["put"]
 _BINARY: Final = ThriftProtocol.BINARY.value.encode()
 _BINARY_OK: Final = head(STATUS_OK, _BINARY)
-_WRITE_CALLS: Final = ("put", "increment", "remove", "batch", "partialAllowedBatch")
+_WRITE_CALLS: Final = ("put", "increment", "remove", "batch", "partialAllowedBatch", "realRemove")
 
 
 class SdsGateway:

@@ -241,6 +241,26 @@ async def test_items_of_a_batch_have_their_own_outcomes(bench: Bench, partial: b
     ]  # fmt: skip
 
 
+async def test_a_real_remove_is_a_remove_of_each(bench: Bench) -> None:
+    requests = [sds.RemoveRequest(tableName="t", keys=KEYS)] * 2
+    removal = WriteItem("t", Mutation(Operation.REMOVE, KEY))
+    bench.tables.outcomes = [Written(True), Written(False)]
+    results = await bench.result("realRemove", requests)
+    assert [result.success for result in results] == [True, False]
+    assert bench.tables.asked == [([removal] * 2, False)]
+    bench.tables.outcomes = [Written(True), ThrottleRejected("slow")]
+    assert await bench.code("realRemove", requests) == sds.ErrorCode.THROUGHPUT_EXCEED
+    bench.tables.outcomes = []
+    assert await bench.result("realRemove", []) == []
+
+
+async def test_a_scan_of_all_is_a_scan(bench: Bench) -> None:
+    bench.tables.page = ScanPage(records=[N])
+    page = await bench.result("scanAll", sds.ScanRequest(tableName="t"))
+    assert page.records == [columns_to(N)]
+    assert bench.tables.asked == [(ScanQuery(table="t"),)]
+
+
 async def test_checked_batches_have_no_reads_and_no_increments(bench: Bench) -> None:
     request = sds.BatchRequest(items=[item(1, getRequest=sds.GetRequest(tableName="t"))])
     assert await bench.code("batchCheckAndMutate", request) == VALIDATION_FAILED

@@ -66,6 +66,41 @@ def _items(arguments: Arguments) -> Sequence[sds.BatchRequestItem]:
 async def _batch(
     services: Services, caller: Principal, items: Sequence[sds.BatchRequestItem], *, partial: bool
 ) -> sds.BatchResult:
+    outcomes = await _outcomes(services, caller, items, partial=partial)
+    request_id = current_request_id()
+    results = await services.work.each(
+        caller.id,
+        list(zip(items, outcomes, strict=True)),
+        lambda pair: _result(*pair, request_id),
+        weight=lambda pair: _columns(pair[1]),
+    )
+    return sds.BatchResult(items=results)
+
+
+async def real_remove(
+    services: Services, caller: Principal, arguments: Arguments
+) -> list[sds.RemoveResult]:
+    """Removes in order: every remove is a real one here, as removed records are not kept.
+
+    Raises: the first error; others of them may be done.
+    """
+    requests: Sequence[sds.RemoveRequest] = needed(arguments[0], REQUEST)
+    items = [
+        sds.BatchRequestItem(action=sds.BatchOp.REMOVE, request=sds.Request(removeRequest=request))
+        for request in requests
+    ]
+    results = []
+    for outcome in await _outcomes(services, caller, items, partial=False):
+        if isinstance(outcome, TalosError):
+            raise outcome
+        assert isinstance(outcome, Written)  # of a remove
+        results.append(sds.RemoveResult(success=outcome.success))
+    return results
+
+
+async def _outcomes(
+    services: Services, caller: Principal, items: Sequence[sds.BatchRequestItem], *, partial: bool
+) -> list[BatchOutcome]:
     services.tables.check_batch(len(items))
     wanted: list[BatchItem] = []
     places: list[int] = []
@@ -81,15 +116,7 @@ async def _batch(
             await services.work.pause()  # without a turn: an item may wait for another server
     done = await services.tables.batch(caller, wanted, partial=partial)
     outcomes.update(zip(places, done, strict=True))
-    pairs = [(item, outcomes[place]) for place, item in enumerate(items)]
-    request_id = current_request_id()
-    results = await services.work.each(
-        caller.id,
-        pairs,
-        lambda pair: _result(*pair, request_id),
-        weight=lambda pair: _columns(pair[1]),
-    )
-    return sds.BatchResult(items=results)
+    return [outcomes[place] for place in range(len(items))]
 
 
 async def _item(services: Services, caller: Principal, item: sds.BatchRequestItem) -> BatchItem:
@@ -145,4 +172,5 @@ HANDLERS: Final[dict[str, Handler]] = {
     "batch": batch,
     "partialAllowedBatch": partial_allowed_batch,
     "batchCheckAndMutate": batch_check_and_mutate,
+    "realRemove": real_remove,
 }

@@ -140,4 +140,5 @@ HANDLERS: Final[dict[str, Handler]] = {
     "increment": increment,
     "remove": remove,
     "scan": scan,
+    "scanAll": scan,  # also of removed records, which are not kept
 }

@@ -12,7 +12,6 @@ _REASONS: Final[dict[str, tuple[str, ...]]] = {
         "atomicBatch", "newTransaction", "transactionGet", "transactionCommit",
     ),
     "indexes are kept by the server alone": ("putToRebuildIndex", "getIndexTableSplits"),
-    "removed records are not kept": ("realRemove", "scanAll"),
     "there are no snapshots and no way back in time; back up the server instead": (
         "listSnapshots", "snapshotTable", "deleteSnapshot", "restoreSnapshot", "listAllSnapshots",
         "cancelSnapshotTable", "getSnapshotState", "getFloorStreamCheckpoint",
