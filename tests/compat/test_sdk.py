@@ -6,6 +6,8 @@ import pytest
 from tests.compat.conftest import Sdk
 from tests.server_process import ROOT_KEY, Key, ServerProcess
 
+from opentalos.wire._generated.common import ErrorCode
+
 CODECS = ["NONE", "SNAPPY", "GZIP", "ZSTD"]
 
 
@@ -97,7 +99,7 @@ def test_the_other_services_answer_through_the_sdks_own_code(sdk: Sdk) -> None:
     assert [item[0] for item in said["getPartitionsOffset"]] == [0, 77]
     assert said["getPartitionsOffset"][1][1] not in (None, 0)
     assert said["getDataPreview"] == 3
-    assert said["prepare"] == "OPERATION_FAILED"
+    assert said["prepare"] == ErrorCode.NOT_TRANSACTION_TOPIC_ERROR
     assert "not supported" in answers["prepare"]["text"]
 
 
@@ -139,6 +141,6 @@ def test_errors_have_the_documented_codes(sdk: Sdk) -> None:
         "create with too many partitions": "INVALID_TOPIC_PARAMS",
         "put to a missing partition": "PARTITION_NOT_EXIST",
         "get beyond the end": "MESSAGE_OFFSET_OUT_OF_RANGE",
-        "commit of a transaction": "OPERATION_FAILED",
+        "commit of a transaction": ErrorCode.NOT_TRANSACTION_TOPIC_ERROR,
     }
     assert {name: answers[name].get("code") for name in expected} == expected

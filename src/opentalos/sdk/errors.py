@@ -223,7 +223,7 @@ BY_CODE: Final[dict[int, type[TalosError]]] = {
     44: PreviewFailed,
     45: BadRequest,
     46: BadRequest,
-    48: BadRequest,
+    48: NotSupported,
     49: BadRequest,
     50: ChangePartitionTooFast,
     51: TooManyConsumers,

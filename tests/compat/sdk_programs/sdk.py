@@ -79,11 +79,12 @@ def say(**values: Any) -> None:
 
 
 def error_of(call: Callable[[], Any]) -> dict[str, Any]:
-    """How a call fails: the protocol's error code by name, or the transport's status."""
+    """How a call fails: the error code, by name if the SDK knows it, or the transport's status."""
     try:
         call()
     except GalaxyTalosException as error:
-        return {"code": ErrorCode._VALUES_TO_NAMES[error.errorCode], "text": error.errMsg or ""}
+        code = ErrorCode._VALUES_TO_NAMES.get(error.errorCode, error.errorCode)
+        return {"code": code, "text": error.errMsg or ""}
     except TalosTransportError as error:
         return {"status": error.HttpStatusCode, "kind": type(error).__name__}
     except Exception as error:

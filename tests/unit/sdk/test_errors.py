@@ -6,7 +6,7 @@ import pytest
 from tests.unit.matrix import matrix
 
 from opentalos.gateway.sds_http.errors import CODES
-from opentalos.gateway.thrift_http.errors import FORMS
+from opentalos.gateway.thrift_http.errors import FORMS, NotTransactional
 from opentalos.model import errors
 from opentalos.model.errors import OutcomeUnknown, RequestError, TalosError, Unavailable
 from opentalos.model.message import OffsetRange
@@ -49,6 +49,7 @@ SEVERAL = {
     errors.ProducerFenced: errors.LeaseNotHeld,
     errors.SequenceGap: errors.UnexpectedOffset,
     errors.VersionConflict: errors.NotSupported,
+    NotTransactional: errors.NotSupported,
     errors.NotOwner: errors.PartitionNotServing,
     errors.LeaderEpochFenced: errors.PartitionNotServing,
     errors.LeaderEpochUnknown: errors.PartitionNotServing,

@@ -7,7 +7,11 @@ the body of another status. Source: docs/protocol/wire.md#choosing-the-status-of
 from typing import NamedTuple
 
 from opentalos.model import errors
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import NotSupported, TalosError
+
+
+class NotTransactional(NotSupported):
+    """Not done: a call or block of transactions, which no topic has."""
 
 
 class Form(NamedTuple):
@@ -66,6 +70,7 @@ FORMS: dict[type[TalosError], Form] = {
     errors.ProducerFenced: Form(9),
     errors.SequenceGap: Form(3),
     errors.NotSupported: Form(17),
+    NotTransactional: Form(48),  # no client repeats it, while 17 is one of the SAFE codes
     errors.ConfigError: _INTERNAL,
     errors.AlreadyExists: _INTERNAL,
     errors.NotFound: _INTERNAL,

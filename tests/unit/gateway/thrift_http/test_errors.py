@@ -3,7 +3,7 @@
 from tests.unit.matrix import matrix
 
 from opentalos.gateway.rest.routing.errors import STATUS, problem
-from opentalos.gateway.thrift_http.errors import FORMS, form_of, text_of
+from opentalos.gateway.thrift_http.errors import FORMS, Form, NotTransactional, form_of, text_of
 from opentalos.model import errors
 from opentalos.model.errors import OutcomeUnknown, TalosError
 from opentalos.sdk.errors import error_of_code
@@ -42,6 +42,13 @@ def test_the_phrases_that_go_looks_for_are_in_the_text() -> None:
         (errors.PartitionNotServing("x"), "partition not serving error"),
     ):
         assert phrase in text_of(error, form_of(error))
+
+
+def test_transactions_have_the_code_that_no_client_repeats() -> None:
+    """Source: idl/common.thrift ERROR_RETRY_TYPE: Java repeats OPERATION_FAILED by itself."""
+    error = NotTransactional("why")
+    assert isinstance(error, errors.NotSupported)
+    assert form_of(error) == Form(ErrorCode.NOT_TRANSACTION_TOPIC_ERROR, status=200)
 
 
 def test_an_unknown_leaf_takes_the_form_of_its_branch() -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from opentalos.broker.broker import Broker
 from opentalos.broker.messaging.append_future import waiter_of
 from opentalos.broker.messaging.messages import GetQuery, PutTarget
+from opentalos.gateway.thrift_http.errors import NotTransactional
 from opentalos.gateway.thrift_http.handlers import values
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler
 from opentalos.model.errors import BadRequest, NotSupported
@@ -76,7 +77,7 @@ def _block_of(block: message.MessageBlock, caller: Principal) -> MessageBlock:
     if block.compressionType not in _COMPRESSIONS:
         raise BadRequest(f"unknown compression type {block.compressionType}")
     if block.transactionId:
-        raise NotSupported("blocks with a transaction id are not supported yet")
+        raise NotTransactional("blocks with a transaction id are not supported yet")
     if block.createTimestamp is not None and block.createTimestamp < 0:
         raise BadRequest(f"createTimestamp is negative: {block.createTimestamp}")
     if block.messageBlockSize is not None and block.messageBlockSize < 0:
@@ -136,7 +137,7 @@ def _message_block(block: StoredBlock) -> message.MessageBlock:
 
 def _unsupported(name: str) -> Handler:
     async def refuse(_: Broker, __: Principal, ___: Any, ____: CallContext) -> None:
-        raise NotSupported(f"{name}: transactions are not supported yet")
+        raise NotTransactional(f"{name}: transactions are not supported yet")
 
     return refuse
 

@@ -13,6 +13,7 @@ from tests.unit.gateway.thrift_http.handlers.support import (
     partition_of,
 )
 
+from opentalos.gateway.thrift_http.errors import NotTransactional
 from opentalos.gateway.thrift_http.handlers.context import CallContext
 from opentalos.group.members import mark_of
 from opentalos.model.errors import (
@@ -88,7 +89,7 @@ async def test_what_was_put_is_got_with_offsets_and_every_field() -> None:
         ({"total": 7}, BadRequest),
         ({"compression": 5}, BadRequest),
         ({"createTimestamp": -1}, BadRequest),
-        ({"transactionId": 3}, NotSupported),
+        ({"transactionId": 3}, NotTransactional),
     ],
 )
 async def test_a_wrong_block_is_refused(fields: dict[str, Any], error: type[Exception]) -> None:
@@ -225,7 +226,7 @@ async def test_transactions_are_not_supported_yet() -> None:
             ),
         }
         for rpc, request in calls.items():
-            with pytest.raises(NotSupported, match="not supported yet"):
+            with pytest.raises(NotTransactional, match="not supported yet"):
                 await alice(MESSAGE, rpc, request)
 
 
