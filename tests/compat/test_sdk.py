@@ -83,6 +83,8 @@ def test_the_other_services_answer_through_the_sdks_own_code(sdk: Sdk) -> None:
     assert said["describeTopic"] == "services"
     assert said["queryTopicQuota"] == 500
     assert said["getPermission"] == 0
+    assert said["createReplicationTopic"] == "BAD_REQUEST"
+    assert "sourceTopicInfoList" in answers["createReplicationTopic"]["text"]
     assert said["lockWorker"] is True
     assert said["lockPartition"] == [[0], []]
     assert said["lockPartition of another's"] == [[], [0]]

@@ -46,6 +46,7 @@ from talos.thrift.quota.ttypes import (
 )
 from talos.thrift.topic import TopicService
 from talos.thrift.topic.ttypes import (
+    CreateReplicationTopicRequest,
     DescribeTopicRequest,
     GetPermissionRequest,
     QueryTopicQuotaRequest,
@@ -99,6 +100,8 @@ def topic_calls(client: Any, name: str, resource: Any) -> None:
         lambda: client.getPermission(GetPermissionRequest(resource, grantee)),
         lambda item: item.permission,
     )
+    mirror = CreateReplicationTopicRequest("mirror", "source-cluster", name)
+    attempt("createReplicationTopic", lambda: client.createReplicationTopic(mirror))
 
 
 def consuming(client: Any, first: Any) -> None:

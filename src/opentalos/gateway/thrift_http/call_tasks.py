@@ -15,7 +15,7 @@ from opentalos.gateway.slots import Slots, tenant_of
 from opentalos.gateway.thrift_http.replies import CallForm, Check, ReadCall, reply_no_call
 from opentalos.model.errors import ExcessivePending, OutcomeUnknown, TalosError
 from opentalos.model.identity import Principal
-from opentalos.wire.thrift.error import ThriftError
+from opentalos.wire.thrift.error import SchemaMismatch, ThriftError
 from opentalos.wire.thrift.message import Call
 
 TASKS_MAX = 10_000  # concurrent calls of one gateway, long polls included
@@ -97,6 +97,9 @@ class CallTasks:
             return read.call
         try:
             call = await read.complete(work, caller, check)
+        except SchemaMismatch as error:
+            self.refuse(exchange, read.form, error)
+            return None
         except ThriftError as error:
             self.failures += 1
             reply_no_call(exchange, read.form, error, in_status=self._in_status)

@@ -18,7 +18,7 @@ from opentalos.model.errors import (
 )
 from opentalos.model.identity import Principal
 from opentalos.wire._generated.common import ErrorCode, GalaxyTalosException
-from opentalos.wire.thrift.error import ApplicationError, LongMessage, ThriftError
+from opentalos.wire.thrift.error import ApplicationError, LongMessage, SchemaMismatch, ThriftError
 from opentalos.wire.thrift.message import (
     Call,
     LongCall,
@@ -55,7 +55,8 @@ Check = Callable[[Call, Pause], Call]
 
 
 class ReadCall:
-    """A request whose method is known; its arguments too, unless they take long to decode."""
+    """A request whose method is known; its arguments too, unless they take long to decode or do not
+    fit the definitions."""
 
     __slots__ = ("_decode", "call", "form")
 
@@ -100,14 +101,17 @@ def read_call(
     try:
         call = decode_short_call(protocol, service, exchange.body, partial=partial)
     except LongCall as long:
-        form = CallForm(protocol, content_type, long.method, long.seqid)
-        body = exchange.body
-        return ReadCall(form, None, bound(decode_call, protocol, service, body, partial=partial))
+        method, seqid = long.method, long.seqid
+    except SchemaMismatch:  # decoded again in a task, which answers as the method declares
+        method, seqid = decode_head(protocol, service, exchange.body)
     except ThriftError as error:
         form = CallForm(protocol, content_type, _NO_METHOD, 0)
         reply_no_call(exchange, form, error, in_status=in_status)
         return None
-    return ReadCall(CallForm(protocol, content_type, call.method, call.seqid), call)
+    else:
+        return ReadCall(CallForm(protocol, content_type, call.method, call.seqid), call)
+    decode = bound(decode_call, protocol, service, exchange.body, partial=partial)
+    return ReadCall(CallForm(protocol, content_type, method, seqid), None, decode)
 
 
 def form_of_call(exchange: Exchange, service: ServiceSpec) -> CallForm | None:

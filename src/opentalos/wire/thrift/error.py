@@ -9,6 +9,13 @@ class ThriftError(BadRequest):
     """The bytes are no well-formed message of the schema; the text says why and where."""
 
 
+class SchemaMismatch(ThriftError):
+    """A field has another type than in the definitions, or a required one is missing.
+
+    Definitions of another generation have such fields, so it is answered as the method declares.
+    """
+
+
 class TooManyValues(ThriftError):
     """The message has more values than its reader takes."""
 

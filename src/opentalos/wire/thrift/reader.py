@@ -7,7 +7,7 @@ run beside an event loop that needs the interpreter.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from opentalos.wire.thrift.error import ThriftError, TooManyValues
+from opentalos.wire.thrift.error import SchemaMismatch, ThriftError, TooManyValues
 from opentalos.wire.thrift.spec import StructSpec, ThriftType
 
 DEPTH_MAX: Final = 32  # nested structs and containers; the Talos schema needs 8
@@ -156,13 +156,15 @@ def built(spec: StructSpec, values: dict[str, Any]) -> Any:
     """Make the struct, or say which required field is missing."""
     for field in spec.required:
         if field.name not in values:
-            raise ThriftError(f"required field {field.name} ({field.id}) of {spec.name} is missing")
+            raise SchemaMismatch(
+                f"required field {field.name} ({field.id}) of {spec.name} is missing"
+            )
     return spec.make(**values)
 
 
-def mismatch(spec: StructSpec, name: str, got: object) -> ThriftError:
+def mismatch(spec: StructSpec, name: str, got: object) -> SchemaMismatch:
     """The error for a field of another type than the schema's."""
-    return ThriftError(f"field {name} of {spec.name} has the wrong type {got}")
+    return SchemaMismatch(f"field {name} of {spec.name} has the wrong type {got}")
 
 
 def shown(text: str) -> str:

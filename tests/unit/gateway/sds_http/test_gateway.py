@@ -20,6 +20,7 @@ from opentalos.model.errors import (
 )
 from opentalos.wire._generated import sds
 from opentalos.wire.thrift import ThriftProtocol, decode_reply, encode_call
+from opentalos.wire.thrift.spec import BOOL, Field, MethodSpec
 
 TABLE_SERVICE = sds.SERVICES["TableService"]
 GET = sds.GetRequest(tableName="t", keys={})
@@ -221,6 +222,22 @@ async def test_an_invalid_call_is_refused_by_status() -> None:
         _, connection = bench.send(body, method=method)
         assert [reply[0] for reply in connection.replies] == [status]
     assert bench.gateway.failures == 3
+
+
+async def test_a_call_of_other_definitions_gets_an_exception() -> None:
+    """The last argument of restoreSnapshot is a boolean in Java 1.2.5."""
+    bench = Bench()
+    admin = sds.SERVICES["AdminService"]
+    method = admin.methods["restoreSnapshot"]
+    *same, _ = method.arguments
+    older = MethodSpec("restoreSnapshot", (*same, Field(4, "restoreSystable", BOOL)), None, None)
+    body = encode_call(BINARY, older, 7, "t", "s", "u", False)
+    _, connection = bench.send(body, service="AdminService")
+    await bench.gateway.drain(DRAIN_S)
+    ((status, _, reply),) = connection.replies
+    error: Any = decode_reply(BINARY, method, reply).error
+    assert (status, error.errorCode) == (200, sds.ErrorCode.VALIDATION_FAILED)
+    assert "restoreSnapshot_args has the wrong type" in error.errorMessage
 
 
 async def test_arguments_may_be_missing() -> None:

@@ -21,6 +21,27 @@ from opentalos.wire._generated.common import ErrorCode
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire._generated.topic import ListTopicsResponse, TopicInfo
 from opentalos.wire.thrift import ThriftProtocol, decode_reply, encode_call
+from opentalos.wire.thrift.spec import (
+    STRING,
+    Field,
+    MethodSpec,
+    ThriftStruct,
+    struct_of,
+    struct_spec,
+)
+
+
+class Older(ThriftStruct, kw_only=True):
+    """CreateReplicationTopicRequest of talos-python3 3.1.8, whose field 2 is no list."""
+
+    topicName: str
+    sourceClusterList: str | None = None
+
+
+Older.SPEC = struct_spec(
+    Older, Field(1, "topicName", STRING), Field(2, "sourceClusterList", STRING)
+)
+TOPICS = SERVICES["TopicService"]
 
 
 @pytest.fixture
@@ -78,6 +99,34 @@ async def test_a_large_call_that_cannot_be_read_is_refused_as_a_small_one(bench:
     assert bench.gateway.failures == 2
 
 
+@pytest.mark.parametrize("protocol", ThriftProtocol)
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (Older(topicName="t", sourceClusterList="c"), "sourceTopicInfoList of Create"),
+        (Older(topicName="t"), "required field sourceTopicInfoList"),
+    ],
+    ids=["type", "missing"],
+)
+async def test_a_call_of_other_definitions_gets_the_exception_that_its_method_declares(
+    bench: Bench, protocol: ThriftProtocol, request_: Older, why: str
+) -> None:
+    """Clients show it with its text; another status than 200 is a lost call to them."""
+    ran: list[Any] = []
+    bench.handlers["TopicService"]["createReplicationTopic"] = lambda *_: ran.append(1)
+    older = MethodSpec(
+        "createReplicationTopic", (Field(1, "request", struct_of(Older)),), None, None
+    )
+    body = encode_call(protocol, older, 9, request_)
+    content_type = protocol.value.encode()
+    reply = await bench.call(body, path=TOPICS.path.encode(), content_type=content_type)
+    method = TOPICS.methods["createReplicationTopic"]
+    error: Any = decode_reply(protocol, method, reply.body).error
+    assert (reply.status, error.errorCode) == (200, ErrorCode.BAD_REQUEST)
+    assert why in error.errMsg
+    assert (ran, bench.gateway.failures) == ([], 1)
+
+
 async def test_a_large_reply_is_encoded_in_pieces(bench: Bench) -> None:
     info = TopicInfo(
         topicName="t", topicTalosResourceName=target().topicTalosResourceName, ownerId="alice"
@@ -87,10 +136,9 @@ async def test_a_large_reply_is_encoded_in_pieces(bench: Bench) -> None:
         return ListTopicsResponse(topicInfos=[info] * 5_000)
 
     bench.handlers["TopicService"]["listTopics"] = handler
-    topics = SERVICES["TopicService"]
-    body = encode_call(COMPACT, topics.methods["listTopics"], 9)
-    reply = await bench.call(body, path=topics.path.encode())
-    decoded: Any = decode_reply(COMPACT, topics.methods["listTopics"], reply.body)
+    body = encode_call(COMPACT, TOPICS.methods["listTopics"], 9)
+    reply = await bench.call(body, path=TOPICS.path.encode())
+    decoded: Any = decode_reply(COMPACT, TOPICS.methods["listTopics"], reply.body)
     assert len(decoded.result.topicInfos) == 5_000
     assert bench.work.counters.turns == 1
     assert bench.work.counters.pauses > 5
