@@ -8,7 +8,7 @@ from opentalos.model.datum import Columns
 from opentalos.model.errors import ValidationFailed
 from opentalos.model.mutation import Condition, ConditionOperator
 from opentalos.model.table import TableSchema
-from opentalos.sds.value_rules import KEY_TYPES, datum_fault, suits
+from opentalos.sds.value_rules import KEY_TYPES, column_fault, suits
 
 COMPARISONS: Final[Mapping[ConditionOperator, Callable[[Any, Any], bool]]] = {
     ConditionOperator.EQUAL: operator.eq,
@@ -40,7 +40,7 @@ def check_condition(schema: TableSchema, condition: Condition) -> None:
     if ordered and (wanted not in KEY_TYPES or value.value is None):
         given = "null" if value.value is None else wanted.name
         raise ValidationFailed(f"the condition's column {field}: {given} has no order")
-    fault = datum_fault(wanted, value) if value.value is not None else ""
+    fault = column_fault(wanted, value) if value.value is not None else ""
     if fault:
         raise ValidationFailed(f"the condition's column {field} {fault}")
 

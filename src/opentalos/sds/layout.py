@@ -29,7 +29,6 @@ class Layout:
         "indexed",
         "key",
         "key_names",
-        "raw",
         "schema",
         "types",
     )
@@ -40,9 +39,6 @@ class Layout:
         self.key = _columns(schema, (*schema.group, *schema.primary))
         self.key_names = names = frozenset(column.name for column in self.key)
         self.types = {name: type_ for name, type_ in schema.attributes.items() if name not in names}
-        self.raw = frozenset(
-            name for name, type_ in self.types.items() if type_ is DataType.RAWBINARY
-        )
         self.cells = {name: COLUMN_PREFIX + name.encode() for name in self.types}
         self.index_keys = {
             name: _columns(schema, index_parts(schema, index))

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from opentalos.model.change import Change, ChangeKind
-from opentalos.model.datum import Columns, DataType, Datum
+from opentalos.model.datum import Columns, Datum
 from opentalos.model.errors import SizeExceeded, ValidationFailed
 from opentalos.model.mutation import NOTHING, Mutation, Operation
 from opentalos.model.settings.tables import SdsLimits
@@ -29,7 +29,7 @@ from opentalos.sds.condition import check_condition, holds
 from opentalos.sds.index_format import check_entries
 from opentalos.sds.key_format import row_key
 from opentalos.sds.layout import COLUMN_PREFIX, Layout, layout_of
-from opentalos.sds.value_rules import INTEGER_BITS, datum_fault, in_range
+from opentalos.sds.value_rules import INTEGER_BITS, column_fault, in_range, suits
 
 __all__ = ["ABSENT", "Applied", "StoredRow", "apply", "check", "live_columns", "split_record"]
 
@@ -105,7 +105,7 @@ def _check_put(layout: Layout, columns: Columns) -> None:
         if wanted is None:
             raise _unknown(layout, name)
         if datum.value is not None:  # null is of every type
-            fault = datum_fault(wanted, datum)
+            fault = column_fault(wanted, datum)
             if fault:
                 raise ValidationFailed(f"column {name} {fault}")
 
@@ -121,7 +121,7 @@ def _check_increment(layout: Layout, amounts: Columns) -> None:
             raise ValidationFailed(f"column {name} is of type {wanted.name}, which does not count")
         if name in layout.indexed:
             raise ValidationFailed(f"column {name} is in an index, so it cannot be incremented")
-        fault = datum_fault(wanted, datum)
+        fault = column_fault(wanted, datum)
         if fault:
             raise ValidationFailed(f"column {name} {fault}")
 
@@ -159,21 +159,28 @@ def apply(
     if mutation.condition is not None and not holds(mutation.condition, mutation.key, live):
         return Applied(False, NOTHING, NO_CELLS, stored, None)
     timestamp_ms = max(now_ms, stored.timestamp_ms + 1)
-    work = _Work(layout_of(schema), stored, live, mutation, timestamp_ms, record_bytes_max)
+    layout = layout_of(schema)
+    mutation = _as_stored(layout, mutation)
+    work = _Work(layout, stored, live, mutation, timestamp_ms, record_bytes_max)
     if mutation.operation is Operation.PUT:
-        return _write(work, _as_stored(work.layout, mutation.columns), ChangeKind.PUT)
+        return _write(work, mutation.columns, ChangeKind.PUT)
     if mutation.operation is Operation.INCREMENT:
         return _write(work, _sums(work), ChangeKind.INCREMENT)
     return _remove_columns(work) if mutation.attributes else _remove_row(work)
 
 
-def _as_stored(layout: Layout, columns: Columns) -> Columns:
-    """The columns of a put in the types that the table has; `check` took BINARY for RAWBINARY."""
-    given = layout.raw.intersection(columns) if layout.raw else ()
-    if not given:
-        return columns
-    raw = {name: Datum(DataType.RAWBINARY, columns[name].value) for name in given}
-    return {**columns, **raw}
+def _as_stored(layout: Layout, mutation: Mutation) -> Mutation:
+    """A mutation whose columns have the types of the table, as far as theirs `suits` these."""
+    types, columns = layout.types, mutation.columns
+    others = [name for name, datum in columns.items() if types.get(name) is not datum.type]
+    if not others:
+        return mutation
+    changed = {
+        name: Datum(types[name], columns[name].value)
+        for name in others
+        if name in types and suits(types[name], columns[name].type)
+    }
+    return mutation._replace(columns={**columns, **changed})
 
 
 def _sums(work: _Work) -> dict[str, Datum]:

@@ -127,14 +127,29 @@ def value_fault(type_: DataType, value: Value) -> str:
 def suits(wanted: DataType, given: DataType) -> bool:
     """Whether a column of type ``wanted`` takes values of a type.
 
-    It is its own, and for RAWBINARY also BINARY: the Java and Python clients type all bytes so.
+    Besides its own: RAWBINARY takes BINARY, as which the Java client types all bytes; an integer
+    takes a shorter one, which loses nothing, as clients type integers by what their language has.
     """
-    return given is wanted or (wanted is DataType.RAWBINARY and given is DataType.BINARY)
+    if given is wanted:
+        return True
+    if wanted is DataType.RAWBINARY:
+        return given is DataType.BINARY
+    return given in INTEGER_BITS and INTEGER_BITS[given] < INTEGER_BITS.get(wanted, 0)
+
+
+def column_fault(wanted: DataType, datum: Datum) -> str:
+    """What is wrong with a datum for a column that is written or compared; empty: nothing.
+
+    Its type is one that `suits`, and null is a fault too.
+    """
+    if datum.type is not wanted and suits(wanted, datum.type):
+        datum = Datum(wanted, datum.value)
+    return datum_fault(wanted, datum)
 
 
 def datum_fault(wanted: DataType, datum: Datum) -> str:
-    """The same of a datum for a column of type ``wanted``; null is a fault too."""
-    if not suits(wanted, datum.type):
+    """The same of a datum that must have the type itself, as in keys."""
+    if datum.type is not wanted:
         return f"is of type {wanted.name}, but {datum.type.name} was given"
     if datum.value is None:
         return f"is of type {wanted.name}, but null was given"

@@ -100,4 +100,12 @@ def test_a_wrong_condition_is_refused(condition: Condition, wrong: str) -> None:
 
 def test_a_condition_checked_by_a_former_schema_is_refused() -> None:
     with pytest.raises(ValidationFailed, match="column age is of type INT32 now"):
-        holds(Condition(EQUAL, "age", Datum(DataType.INT8, 1)), KEY, columns(age=1))
+        holds(Condition(EQUAL, "age", Datum(DataType.INT64, 1)), KEY, columns(age=1))
+
+
+def test_a_shorter_integer_is_compared_with_a_longer_one() -> None:
+    condition = Condition(GREATER, "age", Datum(DataType.INT8, 1))
+    check_condition(SCHEMA, condition)
+    assert holds(condition, KEY, columns(age=2))
+    with pytest.raises(ValidationFailed, match="column level is of type INT8, but INT32 was given"):
+        check_condition(SCHEMA, Condition(EQUAL, "level", ONE))

@@ -183,6 +183,19 @@ def test_an_increment_adds_and_reports_the_result() -> None:
     assert applied.change.image == applied.row.columns
 
 
+def test_a_shorter_integer_counts_as_one_of_the_columns_type() -> None:
+    """As the official LocalBasicExample increments an INT64 by an INT32."""
+    given = Mutation(Operation.INCREMENT, KEY, {"age": Datum(T.INT8, 127)})
+    applied = done(stored(age=30), given)
+    assert applied.amounts == applied.row.columns == columns(age=157)
+    assert applied.change is not None
+    assert (applied.change.columns, applied.change.amounts) == (columns(age=157), columns(age=127))
+    put_of_it = Mutation(Operation.PUT, KEY, {"age": Datum(T.INT16, -5)})
+    assert done(applied.row, put_of_it).row.columns == columns(age=-5)
+    top = stored(age=2**31 - 1)
+    assert "does not hold" in refused(top, given)
+
+
 def test_an_increment_makes_the_row() -> None:
     applied = done(ABSENT, increment(age=5))
     assert applied.row == StoredRow(NOW_MS, 1, False, columns(age=5))
@@ -375,7 +388,7 @@ def test_columns_of_a_former_schema_go_with_the_row() -> None:
 @pytest.mark.parametrize(
     ("name", "datum"),
     [
-        ("age", Datum(T.INT8, 1)),
+        ("age", Datum(T.INT64, 1)),
         ("name", Datum(T.INT8, 1)),
         ("old", Datum(T.INT8, 1)),
         ("old", Datum(T.INT8, None)),
@@ -385,7 +398,9 @@ def test_what_was_checked_by_a_former_schema_is_refused(
     operation: Operation, name: str, datum: Datum
 ) -> None:
     row = StoredRow(NOW_MS, 3, False, {**columns(name="Ann"), "old": Datum(T.INT8, 1)})
-    with pytest.raises(ValidationFailed, match=f"column {name} is no longer of type INT8"):
+    with pytest.raises(
+        ValidationFailed, match=f"column {name} is no longer of type {datum.type.name}"
+    ):
         apply(SCHEMA, row, Mutation(operation, KEY, {name: datum}), NOW_MS)
 
 

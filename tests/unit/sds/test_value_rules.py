@@ -7,7 +7,14 @@ from tests.unit.matrix import matrix
 from tests.unit.sds.bed import data, steady
 
 from opentalos.model.datum import DataType, Datum
-from opentalos.sds.value_rules import KEY_TYPES, datum_fault, in_range, value_fault
+from opentalos.sds.value_rules import (
+    KEY_TYPES,
+    column_fault,
+    datum_fault,
+    in_range,
+    suits,
+    value_fault,
+)
 
 T = DataType
 
@@ -65,6 +72,17 @@ def test_another_type_or_null_is_a_fault() -> None:
     wrong = datum_fault(T.INT8, Datum(T.INT16, 1))
     assert wrong == "is of type INT8, but INT16 was given"
     assert datum_fault(T.INT8, Datum(T.INT8, None)) == "is of type INT8, but null was given"
+
+
+def test_a_column_takes_types_that_lose_nothing() -> None:
+    taken = {(w, g) for w in DataType for g in DataType if suits(w, g) and w is not g}
+    integers = (T.INT8, T.INT16, T.INT32, T.INT64)
+    wider = {(w, g) for number, w in enumerate(integers) for g in integers[:number]}
+    assert taken == wider | {(T.RAWBINARY, T.BINARY)}
+    assert all(suits(type_, type_) for type_ in DataType)
+    assert column_fault(T.INT32, Datum(T.INT8, 5)) == ""
+    assert column_fault(T.INT32, Datum(T.INT8, None)).endswith("but null was given")
+    assert datum_fault(T.INT32, Datum(T.INT8, 5)) == "is of type INT32, but INT8 was given"
 
 
 def test_the_range_of_an_integer_type_is_its_bits() -> None:
