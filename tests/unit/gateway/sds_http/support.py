@@ -56,6 +56,7 @@ class Tables:
         self.page = ScanPage()
         self.outcomes: list[BatchOutcome] = []
         self.error: TalosError | None = None
+        self.wrong: TalosError | None = None  # of an item of a batch
 
     async def key_columns(self, caller: Principal, table: str) -> Sequence[str]:
         if table != "t":
@@ -79,6 +80,10 @@ class Tables:
     def check_batch(self, items: int) -> None:
         if items > BATCH_ITEMS_MAX:
             raise SizeExceeded(f"a batch of {items} items")
+
+    async def check_items(self, caller: Principal, items: Sequence[BatchItem]) -> None:
+        if self.wrong is not None:
+            raise self.wrong
 
     async def batch(
         self, caller: Principal, items: Sequence[BatchItem], *, partial: bool

@@ -16,7 +16,7 @@ from opentalos.broker.tables.api.values import (
     Written,
 )
 from opentalos.model.datum import DataType, Datum
-from opentalos.model.errors import ThrottleRejected
+from opentalos.model.errors import ThrottleRejected, ValidationFailed
 from opentalos.model.mutation import Condition, ConditionOperator, Mutation, Operation
 from opentalos.wire._generated import sds
 from opentalos.wire.sds.datum import columns_to, to_struct
@@ -204,8 +204,7 @@ def item(action: int | None, **request: Any) -> sds.BatchRequestItem:
     return sds.BatchRequestItem(action=action, request=sds.Request(**request))
 
 
-@pytest.mark.parametrize("partial", [False, True])
-async def test_items_of_a_batch_have_their_own_outcomes(bench: Bench, partial: bool) -> None:
+async def test_items_of_a_batch_have_their_own_outcomes(bench: Bench) -> None:
     items = [
         item(2, putRequest=sds.PutRequest(tableName="t", record=RECORD)),
         item(2, putRequest=sds.PutRequest(tableName="nothing", record=RECORD)),
@@ -216,11 +215,10 @@ async def test_items_of_a_batch_have_their_own_outcomes(bench: Bench, partial: b
         item(4),
     ]
     bench.tables.outcomes = [Written(False), Got(N), Written(True, N), ThrottleRejected("slow")]
-    rpc = "partialAllowedBatch" if partial else "batch"
-    got = (await bench.result(rpc, sds.BatchRequest(items=items))).items
-    ((asked, was_partial),) = bench.tables.asked
+    got = (await bench.result("batch", sds.BatchRequest(items=items))).items
+    ((asked, partial),) = bench.tables.asked
     amounts = {**KEY, **N}
-    assert was_partial is partial
+    assert partial is False
     assert asked == [
         WriteItem("t", PUT),
         ReadItem("t", KEY),
@@ -259,6 +257,24 @@ async def test_a_scan_of_all_is_a_scan(bench: Bench) -> None:
     page = await bench.result("scanAll", sds.ScanRequest(tableName="t"))
     assert page.records == [columns_to(N)]
     assert bench.tables.asked == [(ScanQuery(table="t"),)]
+
+
+async def test_a_partial_batch_says_without_success_what_the_rate_refused(bench: Bench) -> None:
+    """Clients repeat such items until none is left, so nothing else may be among them."""
+    put = item(2, putRequest=sds.PutRequest(tableName="t", record=RECORD))
+    bench.tables.outcomes = [Written(True), ThrottleRejected("slow")]
+    got = await bench.result("partialAllowedBatch", sds.BatchRequest(items=[put, put]))
+    assert [entry.success for entry in got.items] == [True, False]
+    assert bench.tables.asked == [([WriteItem("t", PUT)] * 2, True)]
+    bench.tables.asked = []
+    assert await bench.code("partialAllowedBatch", sds.BatchRequest(items=[put, item(9)])) == (
+        VALIDATION_FAILED
+    )
+    bench.tables.wrong = ValidationFailed("key column id is missing")
+    assert await bench.code("partialAllowedBatch", sds.BatchRequest(items=[put])) == (
+        VALIDATION_FAILED
+    )
+    assert bench.tables.asked == []
 
 
 async def test_checked_batches_have_no_reads_and_no_increments(bench: Bench) -> None:

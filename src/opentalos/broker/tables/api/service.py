@@ -112,10 +112,7 @@ class TableService:
         """
         self.check_batch(len(items))
         outcomes: dict[int, BatchOutcome] = {}
-        tables, known = await self._tables(caller, items, outcomes)
-        if await self._any_newer(known, outcomes):
-            outcomes.clear()
-            tables, _ = await self._tables(caller, items, outcomes)
+        tables = await self._checked_items(caller, items, outcomes)
         for table, numbers in _by_table(tables, outcomes):
             await self._admit(table, items, numbers, outcomes if partial else None)
         for table, numbers in _by_table(tables, outcomes):
@@ -123,11 +120,29 @@ class TableService:
             await self._read_items(table, items, numbers, outcomes)
         return [outcomes[number] for number in range(len(items))]
 
+    async def check_items(self, caller: Principal, items: Sequence[BatchItem]) -> None:
+        """Raises: the error of the first item that could not be done at any rate."""
+        outcomes: dict[int, BatchOutcome] = {}
+        await self._checked_items(caller, items, outcomes)
+        for outcome in outcomes.values():
+            if isinstance(outcome, TalosError):
+                raise outcome
+
     def check_batch(self, items: int) -> None:
         """Raises: SizeExceeded: more items than a batch may have."""
         items_max = self._context.config.sds.batch_items_max
         if items > items_max:
             raise SizeExceeded(f"a batch of {items} items, at most {items_max}")
+
+    async def _checked_items(
+        self, caller: Principal, items: Sequence[BatchItem], outcomes: dict[int, BatchOutcome]
+    ) -> dict[int, Table]:
+        """The table of each item that may be done; the others have their outcome."""
+        tables, known = await self._tables(caller, items, outcomes)
+        if await self._any_newer(known, outcomes):
+            outcomes.clear()
+            tables, _ = await self._tables(caller, items, outcomes)
+        return tables
 
     async def _tables(
         self, caller: Principal, items: Sequence[BatchItem], outcomes: dict[int, BatchOutcome]

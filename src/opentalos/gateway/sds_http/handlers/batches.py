@@ -43,7 +43,10 @@ async def batch(services: Services, caller: Principal, arguments: Arguments) -> 
 async def partial_allowed_batch(
     services: Services, caller: Principal, arguments: Arguments
 ) -> sds.BatchResult:
-    """As many items as the table's rate allows; the others say that they were not done."""
+    """As many items as the table's rate allows; the others say that they were not done.
+
+    Clients repeat these until all are done, so an item that can never be done fails the call.
+    """
     items = _items(arguments)
     return await _batch(services, caller, items, partial=True)
 
@@ -109,11 +112,15 @@ async def _outcomes(
         try:
             wanted.append(await _item(services, caller, item))
         except TalosError as error:  # this item is wrong; the others are not
+            if partial:
+                raise
             outcomes[place] = error
         else:
             places.append(place)
         if place % PIECE_ITEMS == PIECE_ITEMS - 1:
             await services.work.pause()  # without a turn: an item may wait for another server
+    if partial:
+        await services.tables.check_items(caller, wanted)
     done = await services.tables.batch(caller, wanted, partial=partial)
     outcomes.update(zip(places, done, strict=True))
     return [outcomes[place] for place in range(len(items))]

@@ -114,8 +114,8 @@ class TalosTable:
     ) -> list[BatchOutcome]:
         """Execute items independently; a failed item returns its error as its outcome.
 
-        Args:    partial: as many items as the rate of the table allows; else all, or
-                 ThrottleRejected.
+        Args:    partial: as many items as the rate of the table allows, and none if one of them
+                 could not be done at any rate; else all, or ThrottleRejected.
         Returns: per item: for a get the row or None, for an increment the new values, for a put or
                  remove whether its condition held, or a TalosError.
         Raises:  as ``put``, for the batch as a whole.

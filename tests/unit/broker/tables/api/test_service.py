@@ -199,6 +199,18 @@ async def test_a_partial_batch_does_what_the_rate_allows() -> None:
         assert "limit 2 units/s, measured" in str(refused[0])
 
 
+async def test_items_of_a_batch_are_checked_before_it() -> None:
+    async with world() as w:
+        await make(w.broker)
+        good = WriteItem("people", put("u", 1))
+        await w.broker.tables.check_items(ALICE, [good, ReadItem("people", key("u", 1))])
+        wrong = ReadItem("people", {})
+        with pytest.raises(ValidationFailed, match="is missing"):
+            await w.broker.tables.check_items(ALICE, [good, wrong])
+        with pytest.raises(TableNotExist):
+            await w.broker.tables.check_items(ALICE, [WriteItem("nobody", put("u", 1))])
+
+
 async def test_calls_over_the_rate_are_refused() -> None:
     async with world(sds=SdsLimits(throttle_max_s=0.0)) as w:
         await make(w.broker, read_capacity=1)
