@@ -1,5 +1,8 @@
 """Keys go where all producers of their topic send them; the rest goes round."""
 
+import hashlib
+from collections import Counter
+
 import pytest
 
 from opentalos.model.settings.partitioning import Partitioning
@@ -20,6 +23,15 @@ def test_a_key_has_the_partition_of_the_official_producers(
     key: str, expected: tuple[int, ...]
 ) -> None:
     assert tuple(official_partition_of(key, count) for count in (1, 2, 8, 10)) == expected
+
+
+def test_official_producers_leave_partitions_empty_as_the_how_to_of_consumers_says() -> None:
+    short = [f"k{number}" for number in range(977)]
+    assert {official_partition_of(key, 6) for key in short} == {0}
+    digests = [hashlib.md5(key.encode()).hexdigest() for key in short]
+    found = Counter(official_partition_of(key, 6) for key in digests)
+    assert len(found) == 6
+    assert max(found.values()) < 1.3 * len(digests) / 6
 
 
 def test_a_topic_says_how_its_keys_are_placed() -> None:
