@@ -1,6 +1,7 @@
 """The official Java clients of Talos and SDS, unmodified, in every call that they have."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.waiting import completed
 from opentalos.backends.jars import JAVA_CLIENTS, fetched, java, need_jars
 
 PROGRAMS = NO_NETWORK.parent / "java_programs"
+EXAMPLES = "com.xiaomi.infra.galaxy.sds.client.examples"
 CALLS_MIN = 1_000
 GROUP_MESSAGES = 5_000
 # A quarter of what is expected: one digest in sixteen begins with a zero.
@@ -56,11 +58,16 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-def run(path: str, folder: Path, server: ServerProcess, name: str, *arguments: Any) -> Any:
-    """What a program counted."""
+def ended(path: str, folder: Path, server: ServerProcess, name: str, *arguments: Any) -> Any:
+    """A program that has ended."""
     command = [java(), "-XX:TieredStopAtLevel=1", "--add-exports", EXPORTS, "-cp", path, name]
     command += [server.url, ROOT_KEY.key_id, ROOT_KEY.secret, *map(str, arguments)]
-    done = completed(command, cwd=folder, env=sdk_environment(), stdin=subprocess.DEVNULL)
+    return completed(command, cwd=folder, env=sdk_environment(), stdin=subprocess.DEVNULL)
+
+
+def run(path: str, folder: Path, server: ServerProcess, name: str, *arguments: Any) -> Any:
+    """What a program counted."""
+    done = ended(path, folder, server, name, *arguments)
     assert done.returncode == 0, f"{done.stderr}\nserver:\n{server.stderr()}"
     return json.loads(done.stdout)
 
@@ -110,3 +117,29 @@ def test_the_java_producer_and_a_group_of_two_java_consumers_lose_nothing(
     assert counted["again"] == 0, "positions are remembered"
     assert counted["workers"]["a"], "the partitions are shared"
     assert counted["workers"]["b"], "the partitions are shared"
+
+
+# Which outcome each official example has is in docs/how-to/official-clients.md.
+def test_the_basic_example_of_the_java_sds_client_runs_as_it_is(
+    classes: str, server: ServerProcess, tmp_path: Path
+) -> None:
+    done = ended(classes, tmp_path, server, "Example", f"{EXAMPLES}.Basic")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("table infos are [")  # all that the published one does
+
+
+def test_the_example_of_scans_with_actions_counts_as_it_is(
+    classes: str, server: ServerProcess, tmp_path: Path
+) -> None:
+    done = ended(classes, tmp_path, server, "Example", f"{EXAMPLES}.ScanWithActionExample")
+    assert done.returncode == 0, done.stderr
+    counts = re.findall(r"^There are (?:totally )?(\d+) ", done.stdout, re.MULTILINE)
+    assert list(map(int, counts)) == [26, 10, 26, 15, 26, 9, 9]
+
+
+def test_the_example_with_an_index_over_a_set_is_refused_by_name(
+    classes: str, server: ServerProcess, tmp_path: Path
+) -> None:
+    done = ended(classes, tmp_path, server, "Example", f"{EXAMPLES}.SdsDemo")
+    assert done.returncode == 1
+    assert "the index cat: column category is of type STRING_SET" in done.stderr

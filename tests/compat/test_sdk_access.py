@@ -6,6 +6,8 @@ from tests.raw_client import RawClient, RawTopic, TalosError, idl
 from tests.server_process import ROOT_KEY, TALOS, Key, ServerProcess
 from tests.waiting import completed
 
+from opentalos.wire._generated.sds import ErrorCode
+
 GET_AND_DESCRIBE, PUT_AND_DESCRIBE = 6, 5
 DENIED, UNKNOWN = "PERMISSION_DENIED_ERROR", "TOPIC_NOT_EXIST"
 
@@ -57,6 +59,38 @@ def test_a_principal_sees_and_does_only_what_was_granted(sdk: Sdk, server: Serve
     assert codes(outcome) == {"describe": "", "put": "", "get": DENIED, "delete": DENIED}
     assert "reader" in server.stderr(), "denials are on record"
     owner.close()
+
+
+def test_an_application_has_a_second_key_or_is_a_second_user(
+    sdk: Sdk, sds: Sdk, server: ServerProcess
+) -> None:
+    """As docs/how-to/official-clients.md says, with its commands."""
+    developer = new_key(server, "user", "create", "acme")
+    topic = RawTopic.create(RawClient(server.port, developer), "orders")
+    topic.put(b"first")
+    columns = ("--key", "name:string", "--column", "age:int32")
+    cli(server, "table", "create", "people", *columns, key=developer)
+    arguments = {"topic": "orders", "resource": topic.resource.topicTalosResourceName}
+    row = {"name": "ann", "age": 31}
+    all_but_delete = {"describe": "", "put": "", "get": "", "delete": DENIED}
+
+    scopes = ("--scope", "put", "--scope", "get", "--scope", "describe")
+    second = new_key(server, "key", "create", "acme", *scopes)
+    assert codes(sdk.run("access", key=second, **arguments)[0]) == all_but_delete
+    assert sds.run("app_rows", key=second, table="people") == [{"row": row}]
+
+    other = new_key(server, "user", "create", "acme-app")
+    cli(server, "acl", "grant", "orders", "acme-app", "put", "get", "describe", key=developer)
+    allowed = ("--allow", "acme-app:app-read,app-write")
+    cli(server, "table", "alter", "people", *allowed, key=developer)
+    missing = [{"code": ErrorCode.RESOURCE_NOT_FOUND}]
+    assert codes(sdk.run("access", key=other, **arguments)[0])["describe"] == UNKNOWN
+    assert sds.run("app_rows", key=other, table="people") == missing, "it has not accepted yet"
+    cli(server, "acl", "accept", "acme/orders", key=other)
+    cli(server, "table", "accept", "acme/people", key=other)
+    assert codes(sdk.run("access", key=other, **arguments)[0]) == all_but_delete
+    assert sds.run("app_rows", key=other, table="people") == [{"row": row}]
+    topic.client.close()
 
 
 def test_keys_rotate_without_a_pause_and_a_disabled_one_is_refused(server: ServerProcess) -> None:
