@@ -16,6 +16,26 @@ WIDE: Final = {"width": 1280, "height": 800}
 PHONE: Final = {"width": 390, "height": 844}
 SERIOUS: Final = ("serious", "critical")
 WAIT_MS: Final = 1_000 * limit_s()  # of whatever a page or an expectation waits for
+# Letters and digits that follow each other in a text and are on two lines.
+_BROKEN: Final = """() => {
+  const found = [], range = document.createRange(), letter = /[\\p{L}\\p{N}]/u;
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    if (text.parentElement.closest('pre, footer, .hidden, .skip, noscript')) continue;
+    range.selectNodeContents(text);
+    if (range.getClientRects().length < 2) continue;
+    for (let place = 0, above = null; place < text.length; place += 1) {
+      range.setStart(text, place);
+      range.setEnd(text, place + 1);
+      const box = letter.test(text.data[place]) ? range.getBoundingClientRect() : null;
+      if (box && above && box.top > above.top + above.height / 2) {
+        found.push(`${text.data.slice(0, place)}|${text.data.slice(place)}`);
+      }
+      above = box;
+    }
+  }
+  return found;
+}"""
 # axe runs as a script of the page, which the policy of the page would not allow.
 _AXE: Final = "async () => (await axe.run({resultTypes: ['violations']})).violations"
 
@@ -121,16 +141,38 @@ class Visitor:
         self.picture(name)
         assert self.violations() == []
         assert self.cut_columns() == []
+        assert self.sideways() == 0
 
     def cut_columns(self) -> list[str]:
-        """Elements that lie beyond the right edge of the window, so that it has to be scrolled."""
+        """Elements that lie beyond the right edge of the window, so that it has to be scrolled.
+
+        A phone shows a page that is too wide smaller, so that ``innerWidth`` is that of the page.
+        """
         found: list[str] = self.page.evaluate(
-            "() => [...document.querySelectorAll('main *')].filter((element) => "
-            "!element.closest('.heat, .hidden, pre, thead') && "
-            "element.getBoundingClientRect().right > innerWidth + 1)"
-            ".map((element) => element.outerHTML.slice(0, 120))"
+            "(width) => [...document.querySelectorAll('body *')].filter((element) => "
+            "!element.closest('.heat, .hidden, .skip, pre, thead') && "
+            "element.getBoundingClientRect().right > width + 1)"
+            ".map((element) => element.outerHTML.slice(0, 120))",
+            self._width,
         )
         return found
+
+    def sideways(self) -> int:
+        """By how many CSS pixels the page is wider than its window."""
+        width: int = self.page.evaluate("() => document.scrollingElement.scrollWidth")
+        return max(0, width - self._width)
+
+    def broken_words(self) -> list[str]:
+        """Texts with a line that ends inside a word, which is marked; other than what messages
+        contain, and the calls at the foot."""
+        found: list[str] = self.page.evaluate(_BROKEN)
+        return found
+
+    @property
+    def _width(self) -> int:
+        size = self.page.viewport_size
+        assert size is not None
+        return size["width"]
 
 
 def visitor(browser: Browser, url: str, login: Login | None, **options: Any) -> Visitor:

@@ -40,7 +40,7 @@ def test_usage_leads_from_the_month_to_the_minute(visit: Visit) -> None:
     window = visit("alice")
     page = window.go("bills")
     expect(page.locator("main")).to_contain_text("Bill of CL1")
-    page.click("table.rows a:text-is('orders')")
+    page.click("table.rows a:has(:text-is('orders'))")
     expect(page.locator("main")).to_contain_text("Messages per day")
     for title in ("Messages per hour", "Messages per minute"):
         bars = page.locator("svg a:has(rect.p0)")

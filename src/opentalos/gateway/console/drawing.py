@@ -62,6 +62,7 @@ class Drawing:
             "bytes": _optional(shown.size),
             "duration": _optional(shown.duration),
             "instant": _optional(shown.instant),
+            "pieces": shown.pieces,
             "spark_points": shown.spark_points,
         }
 

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 NONE: Final = "-"
 _KIB: Final = 1024
@@ -12,6 +13,8 @@ _TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 _SPANS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _SPARK_WIDTH, _SPARK_HEIGHT = 100.0, 24.0
 _TEN: Final = 10
+_SEPARATORS: Final = frozenset(" /-_.:@#+")
+WORD_CHARS: Final = 12  # a longer word may have no place in a narrow column
 
 
 def number(value: float | None) -> str:
@@ -98,3 +101,22 @@ def level(value: float, most: float, levels: int = 9) -> int:
     if value <= 0 or most <= 0:
         return 0
     return max(1, min(levels, math.ceil(value / most * levels)))
+
+
+class Piece(NamedTuple):
+    """A part of a name that stays on one line; ``long``: it may be cut where it has no place."""
+
+    text: str
+    long: bool
+
+
+def pieces(name: str) -> Sequence[Piece]:
+    """The parts of a name, or of a sentence with names, between which lines may break: each ends
+    with its separators."""
+    found, start = [], 0
+    for end, (sign, following) in enumerate(pairwise(name), 1):
+        if sign in _SEPARATORS and following not in _SEPARATORS:
+            found.append(name[start:end])
+            start = end
+    found.append(name[start:])
+    return [Piece(text, len(text) > WORD_CHARS) for text in found]

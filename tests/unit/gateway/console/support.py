@@ -35,8 +35,9 @@ class Reply(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The text of the page without tags."""
-        return " ".join(unescape(re.sub(r"<[^>]*>", " ", self.text)).split())
+        """The text of the page without tags; names are whole."""
+        whole = re.sub(r'<wbr>|<span class="long"[^>]*>([^<]*)</span>', r"\1", self.text)
+        return " ".join(unescape(re.sub(r"<[^>]*>", " ", whole)).split())
 
 
 @dataclass

@@ -57,3 +57,19 @@ def test_sparklines_have_gaps_and_need_two_values() -> None:
 def test_shades_of_heat_maps() -> None:
     assert [shown.level(value, 90) for value in (0, 1, 10, 11, 90, 99)] == [0, 1, 1, 2, 9, 9]
     assert shown.level(1, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [("", [""]), ("orders", ["orders"]), ("org/some-long.topic_v2",
+     ["org/", "some-", "long.", "topic_", "v2"]), ("a--b__", ["a--", "b__"]),
+     ("-", ["-"]), ("group g lags 12,000 on t", ["group ", "g ", "lags ", "12,000 ", "on ", "t"])],
+)  # fmt: skip
+def test_lines_break_after_the_separators_of_names(name: str, parts: list[str]) -> None:
+    found = shown.pieces(name)
+    assert [piece.text for piece in found] == parts
+    assert not any(piece.long for piece in found)
+
+
+def test_a_word_that_may_have_no_place_is_long() -> None:
+    assert [piece.long for piece in shown.pieces("orders.paymentsreconciliation")] == [False, True]

@@ -24,6 +24,9 @@
   const seconds = (value) => Math.abs(value) < 1 ? `${grouped(value * 1000)} ms` : `${grouped(value)} s`;
   const FORMATS = {number: grouped, bytes, seconds};
 
+  // A legend may break after the separators of a name, never inside a word.
+  const breakable = (name) => name.replace(/[\/._:@#+-]+(?=.)/g, "$&\u200b");
+
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   const options = (place, found) => {
@@ -39,7 +42,7 @@
       series: [
         {label: "UTC", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}"},
         ...found.series.slice(0, SERIES_MAX).map((one, index) => ({
-          label: one.name, stroke: COLOURS[index % COLOURS.length], width: 1.6, value: shown,
+          label: breakable(one.name), stroke: COLOURS[index % COLOURS.length], width: 1.6, value: shown,
           points: {show: found.times.length < 3},
         })),
       ],
