@@ -1,10 +1,12 @@
 """The overview: is everything well, and what moves."""
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from opentalos.gateway.console.page import Page, View, Visit
+from opentalos.gateway.console.page import Page, View, Visit, url
 from opentalos.gateway.console.pages import series
+from opentalos.gateway.console.shown import plural
 
 TOP: Final = 12  # busiest topics, and groups with the largest lag
 SPARKS: Final = 100  # topics whose rate over time is read
@@ -12,6 +14,24 @@ RECENT_S: Final = 900
 REFRESH_S: Final = 5
 _STATES: Final = {"critical": "bad"}
 LAG_WARNS: Final = 10_000  # messages that a group may lag before the overview names it
+# Where what an alarm of a server is about can be seen; the others are about the server itself.
+_CAUSES: Final[Mapping[str, str]] = {
+    "HotPartition": url("topics", order="messages_per_s"),
+    "StreamGap": url("tables"),
+    "StreamLate": url("tables"),
+    "TableNearlyFull": url("tables", order="used"),
+    "NotAMember": url("servers"),
+    "NoLeader": url("servers"),
+    "PartitionsUnassigned": url("servers"),
+}
+
+
+class Alarm(NamedTuple):
+    """What needs attention. ``kind``: of its state; ``link``: the page that shows its cause."""
+
+    kind: str
+    text: str
+    link: str
 
 
 async def show(visit: Visit) -> View:
@@ -82,27 +102,43 @@ def _totals(topics: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _alarms(
-    health: dict[str, Any] | None, cluster: dict[str, Any] | None, lags: list[dict[str, Any]]
-) -> list[tuple[str, str]]:
-    """What needs attention: (state, text), the worst first."""
+    health: dict[str, Any] | None,
+    cluster: dict[str, Any] | None,
+    lags: Sequence[Mapping[str, Any]],
+) -> list[Alarm]:
+    """What needs attention, the worst first."""
     found = [
-        (_STATES.get(alarm["severity"], "warn"), f"{alarm['server']}: {alarm['text']}")
+        Alarm(
+            _STATES.get(alarm["severity"], "warn"),
+            f"{alarm['server']}: {alarm['text']}",
+            _CAUSES.get(alarm["name"]) or url("servers", alarm["server"]),
+        )
         for alarm in (health["alarms"] if health else ())
     ]
     if cluster is not None:
-        silent = [server["name"] for server in cluster["servers"] if not server["answers"]]
-        if silent:
-            found.append(("bad", f"no answer from {', '.join(silent)}"))
-        if cluster["unassigned"]:
-            found.append(("bad", f"{cluster['unassigned']:,} partitions have no server"))
-        if cluster["moving"]:
-            found.append(("warn", f"{len(cluster['moving']):,} partitions are moving"))
+        found += _alarms_of_cluster(cluster)
     found += [
-        ("warn", f"group {row['group']} lags {row['lag']:,} messages on {row['topic']}")
+        Alarm(
+            "warn",
+            f"group {row['group']} lags {row['lag']:,} messages on {row['topic']}",
+            url("groups", f"{row['owner']}/{row['topic']}", row["group"]),
+        )
         for row in lags[:TOP]
         if row["lag"] >= LAG_WARNS
     ]
-    return sorted(found, key=lambda alarm: alarm[0])  # bad precedes warn
+    return sorted(found, key=lambda alarm: alarm.kind)  # bad precedes warn
+
+
+def _alarms_of_cluster(cluster: dict[str, Any]) -> Iterator[Alarm]:
+    silent = [server["name"] for server in cluster["servers"] if not server["answers"]]
+    if silent:
+        yield Alarm("bad", f"no answer from {', '.join(silent)}", url("servers"))
+    if cluster["unassigned"]:
+        text = plural(cluster["unassigned"], "partition has", "partitions have") + " no server"
+        yield Alarm("bad", text, url("servers"))
+    if cluster["moving"]:
+        text = plural(len(cluster["moving"]), "partition is", "partitions are") + " moving"
+        yield Alarm("warn", text, url("servers") + "#moving")
 
 
 async def _nothing() -> None:

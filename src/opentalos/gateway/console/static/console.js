@@ -62,7 +62,8 @@
   // Every answer comes by here, also that of a server that is about to stop or not yet whole.
   document.addEventListener("htmx:afterOnLoad", (event) => reachable(event.detail.xhr.status < 500));
   // Nothing is replaced while a user types or selects in it, and a link keeps the focus.
-  let focused = null;
+  let focused = null; // its URL, and its place among the links with that URL
+  const alike = (href) => [...document.querySelectorAll("#live a")].filter((link) => link.getAttribute("href") === href);
   document.addEventListener("htmx:beforeSwap", (event) => {
     const target = event.detail.target;
     const active = document.activeElement;
@@ -70,11 +71,13 @@
     const selecting = selection && !selection.isCollapsed && target.contains(selection.anchorNode);
     const typing = target.contains(active) && active.matches("input, textarea, select");
     if (selecting || typing) event.detail.shouldSwap = false;
-    focused = target.contains(active) ? active.getAttribute("href") : null;
+    const href = target.contains(active) ? active.getAttribute("href") : null;
+    focused = href === null ? null : {href, place: alike(href).indexOf(active)};
   });
   document.addEventListener("htmx:afterSettle", () => {
     if (focused === null) return;
-    const same = [...document.querySelectorAll("#live a")].find((link) => link.getAttribute("href") === focused);
+    const links = alike(focused.href);
+    const same = links[focused.place] || links[0];
     if (same) same.focus({preventScroll: true});
     focused = null;
   });
