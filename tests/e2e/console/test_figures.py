@@ -73,7 +73,7 @@ def test_the_group_of_the_last_topic_is_listed(window: Visitor) -> None:
 
 def test_partitions_of_a_wide_topic_are_paged_ordered_and_found(window: Visitor) -> None:
     page = window.go(WIDE)
-    rows = page.locator("table.rows tbody tr")
+    rows = page.locator("table.partitions tbody tr")
     expect(rows).to_have_count(50)
     page.get_by_role("link", name="next").first.click()
     expect(rows.first).to_contain_text("50")

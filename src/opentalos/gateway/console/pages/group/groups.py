@@ -2,11 +2,11 @@
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from opentalos.gateway.console.calls import RestError
-from opentalos.gateway.console.page import Page, View, Visit
+from opentalos.gateway.console.page import Page, View, Visit, url
 from opentalos.gateway.console.pages import series
 from opentalos.gateway.console.paging import matching, part
 
@@ -52,8 +52,7 @@ async def show(visit: Visit) -> View:
     found = list(matching(rows, visit.query.text("filter"), "group", "topic", "owner"))
     order = visit.query.choice("order", ORDERS)
     if order in _DESCENDING:
-        # What is not known may be the largest.
-        found.sort(key=lambda row: math.inf if row["damaged"] else row[order] or 0, reverse=True)
+        found = largest_first(found, order)
     else:
         found.sort(key=lambda row: (row[order], row["group"]))
     shown = part(visit.query, found, ROWS, ROWS_MAX)
@@ -87,6 +86,14 @@ async def show(visit: Visit) -> View:
         },
         cli=(f"talos group list {topic}".rstrip(),),
         refresh_s=REFRESH_S if listed.pages <= 1 else _SLOW_REFRESH_S,
+        trail=(("Topics", url("topics")), (topic, url("topics", topic))) if topic else (),
+    )
+
+
+def largest_first(rows: Iterable[dict[str, Any]], order: str) -> list[dict[str, Any]]:
+    """Groups by lag or wait; what is not known may be the largest."""
+    return sorted(
+        rows, key=lambda row: math.inf if row["damaged"] else row[order] or 0, reverse=True
     )
 
 

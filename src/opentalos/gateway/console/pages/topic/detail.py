@@ -7,11 +7,13 @@ from typing import Any, Final
 from opentalos.gateway.console.calls import RestError
 from opentalos.gateway.console.page import EVERYBODY, READERS, Done, Page, View, Visit, url
 from opentalos.gateway.console.pages import series
+from opentalos.gateway.console.pages.group.groups import largest_first
 from opentalos.gateway.console.pages.topic import states
 from opentalos.gateway.console.pages.topic.topics import seconds
 
 REFRESH_S: Final = 5
 _SLOW_REFRESH_S: Final = 60  # if the states of many partitions are read
+CONSUMERS: Final = 10  # groups of a topic's page, those with the largest lag
 PERMISSIONS: Final = ("GET_MESSAGE", "PUT_MESSAGE", "DESCRIBE_TOPIC")
 _CHARTS: Final = (
     ("Messages in per second, by partition", "messages_in", "partition", ""),
@@ -23,11 +25,14 @@ _CHANGERS: Final = EVERYBODY - READERS
 
 
 async def show(visit: Visit) -> View:
-    """Amounts, and the state of each partition."""
+    """Amounts, consumer groups, and the state of each partition."""
     name = visit.places["topic"]
     topic = await visit.rest.get("topics", name, query={"limit": states.QUICK_PARTITIONS})
     order = visit.query.choice("order", states.ORDERS)
-    read = await states.read(visit, topic, order)
+    read, groups = await asyncio.gather(
+        states.read(visit, topic, order),
+        visit.rest.maybe("topics", name, "groups", absent=(403, 404)),
+    )
     span = visit.query.choice("span", tuple(series.SPANS), "1h")
     return View(
         template="topic/topic.html",
@@ -36,6 +41,8 @@ async def show(visit: Visit) -> View:
             "topic": topic,
             "tab": "",
             "part": read.part,
+            "groups": None if groups is None else largest_first(groups["groups"], "lag"),
+            "groups_max": CONSUMERS,
             "order": order,
             "most": max((state["bytes"] for state in read.known), default=0),
             "totals": read.totals,

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.unit.gateway.console.support import Browser, browser
 
+CONSUMERS = "/console/groups?topic=root%2Fa"
+
 
 @pytest.fixture
 async def root() -> AsyncIterator[Browser]:
@@ -49,3 +51,33 @@ async def test_topics_are_ordered_by_the_amounts_of_all(root: Browser) -> None:
     page = await root.get("/console/topics?rows=1&order=messages")
     assert (">905<" in page.text, ">904<" in page.text) == (True, False)
     assert "status?after=root/b" in page.words.replace("%2F", "/")
+
+
+async def test_a_topic_leads_to_its_consumers(root: Browser) -> None:
+    empty = await root.get("/console/topics/root%2Fa")
+    assert "No consumer group reads this topic" in empty.words
+    for group in ("ahead", "behind"):
+        made = await root.rest("POST", f"topics/a/groups/{group}/workers")
+        path = f"topics/a/groups/{group}/workers/{made.document['worker']}/commits"
+        offset = 900 if group == "ahead" else 0  # of 901 messages
+        assert (await root.rest("POST", path, {"offsets": {"0": offset}})).status < 400
+    page = await root.get("/console/topics/root%2Fa")
+    links = [f'href="/console/groups/root%2Fa/{group}"' for group in ("behind", "ahead")]
+    assert page.text.index(links[0]) < page.text.index(links[1])
+    assert "behind 900 " in page.words
+    assert "2 groups with state and workers" in page.words
+    for tab in ("", "/messages", "/permissions"):
+        assert f'href="{CONSUMERS}"' in (await root.get(f"/console/topics/root%2Fa{tab}")).text
+    listed = await root.get(CONSUMERS)
+    assert "1-2 of 2 groups" in listed.words
+    assert 'href="/console/topics/root%2Fa"' in listed.text
+
+
+async def test_consumers_of_a_topic_that_nobody_knows_are_said(root: Browser) -> None:
+    made = await root.rest("POST", "topics/a/groups/g/workers")
+    assert made.status == 201
+    topic = root.rest.world.broker.context.topics.record("root", "a")
+    assert topic is not None
+    await root.rest.world.damage(topic, 0)
+    page = await root.get("/console/topics/root%2Fa")
+    assert (page.status, "g not known" in page.words) == (200, True)
