@@ -4,14 +4,20 @@ The REST schemas, the server's configuration and the TOML settings of pipelines 
 three accept the same values and reject them in the same words. Each function returns the value or
 raises a ValueError that says what is allowed, without naming the value: ``must be true or false``.
 The caller adds the place: a field of the body, a key of a section, a line of a file.
+
+JSON from outside loses nothing: every digit of a number is kept, and an object that has a field
+twice is refused.
 """
 
 import json
 import math
-from collections.abc import Iterable
-from decimal import Decimal
+from collections.abc import Iterable, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
 
 _SHOWN_CHARS_MAX = 60
+_SHORTEST = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_SAFE_CHARS = 16  # a decimal of 15 digits and a point is what the shortest text of its double says
 
 
 def integer(value: object, minimum: int = 0, maximum: int | None = None) -> int:
@@ -63,6 +69,93 @@ def size(count: int, unit: str, minimum: int = 0, maximum: int | None = None) ->
     if count < minimum or (maximum is not None and count > maximum):
         bounds = f"{minimum:,} or more" if maximum is None else f"{minimum:,} to {maximum:,}"
         raise ValueError(f"must have {bounds} {plural(unit, maximum or 2)}, not {count:,}")
+
+
+class ExactNumber(float):
+    """A JSON number that a double cannot hold: the nearest one, with the ``text`` that was sent."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def is_integer(self) -> bool:
+        """False: the double may be a whole number where the text is none."""
+        return False
+
+
+def json_number(text: str) -> float:
+    """A JSON number with a fraction or an exponent, for ``parse_float``.
+
+    Raises: ValueError: it is too large for a double.
+    """
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text[:40]} is too large")
+    if len(text) <= _SAFE_CHARS and "e" not in text and "E" not in text:
+        return value
+    try:
+        same = Decimal(text) == Decimal(repr(value))
+    except InvalidOperation:  # an exponent beyond all bounds
+        same = False
+    return value if same else ExactNumber(text)
+
+
+def unique_fields(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, for ``object_pairs_hook``.
+
+    Raises: ValueError: a field is given twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise ValueError(f"the field {shown_value(name)} is given twice")
+            seen.add(name)
+    return found
+
+
+def json_value(text: str | bytes) -> Any:
+    """A JSON text. Raises: ValueError: also if a field is given twice, or a number is too large;
+    RecursionError."""
+    return json.loads(text, parse_float=json_number, object_pairs_hook=unique_fields)
+
+
+def json_text(value: Any) -> str:
+    """The shortest text; numbers that ``json_value`` kept exact are written as they were sent.
+
+    Raises: ValueError: it is nested too deeply; RecursionError.
+    """
+    if not _has_exact(value):
+        return _SHORTEST.encode(value)
+    try:
+        return _exact_text(value)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _has_exact(value: Any) -> bool:
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, ExactNumber):
+            return True
+        if isinstance(item, dict):
+            waiting += item.values()
+        elif isinstance(item, list | tuple):
+            waiting += item
+    return False
+
+
+def _exact_text(value: Any) -> str:
+    if isinstance(value, dict):
+        fields = (f"{_SHORTEST.encode(str(key))}:{_exact_text(it)}" for key, it in value.items())
+        return f"{{{','.join(fields)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_exact_text, value))}]"
+    return value.text if isinstance(value, ExactNumber) else _SHORTEST.encode(value)
 
 
 def shown_value(value: object) -> str:

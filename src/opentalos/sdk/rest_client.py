@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from opentalos.model import errors
+from opentalos.model.checks import json_text
 from opentalos.model.errors import (
     ERRORS_BY_NAME,
     OutcomeUnknown,
@@ -49,7 +50,7 @@ class RestClient:
         Raises: the error of the server; ConnectFailed: not done; OutcomeUnknown: no complete reply.
         """
         target = f"/rest/v1/{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
-        body = None if document is None else json.dumps(document)
+        body = None if document is None else json_text(document).encode("utf-8", "surrogatepass")
         status, text = self._exchange(method, target, body)
         if status >= http.client.BAD_REQUEST:
             raise _error_of(status, text)
@@ -73,7 +74,7 @@ class RestClient:
         finally:
             connection.close()
 
-    def _exchange(self, method: str, target: str, body: str | None) -> tuple[int, bytes]:
+    def _exchange(self, method: str, target: str, body: bytes | None) -> tuple[int, bytes]:
         from opentalos.sdk.errors import ConnectFailed
 
         headers = {"Authorization": self._authorization, **(_JSON if body is not None else {})}

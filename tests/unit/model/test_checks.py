@@ -6,7 +6,20 @@ from functools import partial
 
 import pytest
 
-from opentalos.model.checks import boolean, choice, integer, null, number, shown_value, size, string
+from opentalos.model.checks import (
+    ExactNumber,
+    boolean,
+    choice,
+    integer,
+    json_number,
+    json_text,
+    json_value,
+    null,
+    number,
+    shown_value,
+    size,
+    string,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +73,29 @@ def test_a_rejected_value_is_shown_as_toml_writes_it() -> None:
     values = [True, "a", [1, "b"], Decimal("0.50"), float("inf"), None, "x" * 100]
     expected = ["true", '"a"', '[1, "b"]', "0.50", "inf", "null", '"' + "x" * 59 + "..."]
     assert [shown_value(value) for value in values] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "exact"),
+    [
+        ("0.1", False), ("1.10", False), ("-0.0", False), ("1e22", False), ("5e-324", False),
+        ("0.10000000000000000", False), ("9007199254740993.0", True), ("1e23", False),
+        ("12345678901234567890.1", True), ("1e-400", True), ("1e-99999999999999999999999", True),
+        ("0.1000000000000000055", True),
+    ],
+)  # fmt: skip
+def test_a_number_that_no_double_is_keeps_its_text(text: str, exact: bool) -> None:
+    found = json_number(text)
+    assert found == float(text)
+    assert isinstance(found, ExactNumber) == exact
+    assert json_text([found]) == (f"[{text}]" if exact else f"[{float(text)!r}]")
+    assert not (exact and found.is_integer())
+
+
+def test_json_loses_nothing() -> None:
+    text = '{"a":[1,0.1000000000000000055,null,"ü\\n"],"b":{"c":true}}'
+    assert json_text(json_value(text)) == text
+    with pytest.raises(ValueError, match='the field "b" is given twice'):
+        json_value('{"a": 1, "b": {"a": 1}, "b": 2}')
+    with pytest.raises(ValueError, match="1e999 is too large"):
+        json_value("1e999")

@@ -1,10 +1,10 @@
 """Reads a JSON file that a command of ours has written."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from opentalos.model.checks import json_value
 from opentalos.model.errors import BadRequest, ConfigError
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ def read_document(path: Path, what: str, bytes_max: int, parse: Callable[[Any], 
             text = file.read(bytes_max + 1)
         if len(text) > bytes_max:
             raise BadRequest(f"larger than {bytes_max} bytes")
-        return parse(json.loads(text))
+        return parse(json_value(text))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, BadRequest) as error:

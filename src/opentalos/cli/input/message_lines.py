@@ -1,11 +1,10 @@
 """Conversion of lines of a file or pipe into messages."""
 
 import base64
-import binascii
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from opentalos.model.checks import json_text, json_value
 from opentalos.model.errors import BadRequest
 from opentalos.wire.message.message import Message
 
@@ -68,7 +67,7 @@ def parse_json(line: bytes) -> Message:
     Topic, partition, offset and append time of a consumed message are ignored.
     """
     try:
-        document = json.loads(line)
+        document = json_value(line)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"not JSON: {error}") from None
     if not isinstance(document, dict):
@@ -107,11 +106,11 @@ def _data_of(document: dict[str, Any]) -> bytes:
     if len(given) != 1:
         raise BadRequest("pass exactly one of text, base64 and value")
     value = document[given[0]]
-    if given[0] == "value":
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    if not isinstance(value, str):
+    if given[0] != "value" and not isinstance(value, str):
         raise BadRequest(f"{given[0]} must be a string")
     try:
+        if given[0] == "value":
+            return json_text(value).encode()
         return value.encode() if given[0] == "text" else base64.b64decode(value, validate=True)
-    except (UnicodeEncodeError, binascii.Error) as error:
+    except ValueError as error:
         raise BadRequest(f"{given[0]} is invalid: {error}") from None

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 
 from opentalos.gateway.http.exchange import Exchange, Handler
 from opentalos.gateway.http.reply_stream import ReplyStream
+from opentalos.model.checks import json_text
 from opentalos.model.errors import BadRequest, OutcomeUnknown
 from opentalos.model.identity import PeerCertificate
 
@@ -142,7 +143,7 @@ class RestCalls:
             headers[b"x-csrf-token"] = self.proof.encode()
         body = b""
         if document is not None:
-            body = json.dumps(document).encode()
+            body = json_text(document).encode("utf-8", "surrogatepass")
             headers[b"content-type"] = b"application/json"
             headers[b"content-length"] = b"%d" % len(body)
         collector = _Collector(self._page)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from opentalos.model.checks import unique_fields
 from opentalos.model.errors import BadRequest
 
 POINTS_MAX: Final = 5_000  # of one push
@@ -40,7 +41,7 @@ class Point(NamedTuple):
 def decode_push(body: bytes) -> list[Point]:
     """All points of a push. Raises: PushError."""
     try:
-        points = json.loads(body)
+        points = json.loads(body, object_pairs_hook=unique_fields)
     except (ValueError, RecursionError) as error:
         raise PushError(f"the body is not valid JSON: {str(error)[:_SHOWN_CHARS_MAX]}") from error
     if not isinstance(points, list):

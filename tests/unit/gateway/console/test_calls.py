@@ -50,7 +50,7 @@ async def test_what_says_who_asks_is_passed_on_and_nothing_else() -> None:
     await asyncio.sleep(0)
     (exchange,) = rest.taken
     assert (exchange.method, exchange.path) == (b"PUT", b"/rest/v1/topics/a%2Fb%20c")
-    assert exchange.body == b'{"x": 1}'
+    assert exchange.body == b'{"x":1}'
     assert set(exchange.headers) == {
         b"cookie", b"authorization", b"host", b"origin", b"x-csrf-token", b"content-type",
         b"content-length", b"x-request-id",

@@ -1,12 +1,12 @@
 """Rows and conditions as users type them, converted to JSON by the types of the columns."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
 
+from opentalos.model.checks import json_value
 from opentalos.model.errors import BadRequest
 
 Types = Mapping[str, str]  # by column, as REST names them
@@ -57,7 +57,7 @@ def rows_of(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 def _object(text: str, what: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = json_value(text)
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{what} is not JSON: {error}") from None
     if not isinstance(found, dict):
@@ -80,7 +80,7 @@ def _value(name: str, text: str, types: Types) -> Any:
         if kind in ("float", "double"):
             return text if text in ("Infinity", "-Infinity") else float(text)
         if kind.endswith("_set"):
-            return json.loads(text)
+            return json_value(text)
         return int(text)
     except (ValueError, KeyError, RecursionError):
         raise click.UsageError(f"column {name} has type {kind}, {text!r} is not valid") from None

@@ -179,7 +179,7 @@ def _is_json(data: bytes) -> Generator[bytes, None, bool]:
         return False
     try:
         if len(data) <= WINDOW_CHARS:
-            decoded(data)
+            decoded(data, keep=False)
         else:
             for _ in parse(data, keep=False):
                 yield b""

@@ -3,37 +3,44 @@
 Python's decoder parses a text in one call: 4 MB of numbers take 0.3 s, and nothing else runs
 meanwhile. Here it gets windows of a few KB; what does not fit into one is taken apart first. The
 REST gateway and readers of messages use it for texts that are not short.
+
+What is sent to REST is decoded without loss: numbers that a double cannot hold keep their text, and
+an object that has a field twice is refused. A stored message is what its writer made of it.
 """
 
 import json
-import math
 import re
 from collections.abc import Generator, Iterator
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, Final, cast
 
+from opentalos.model.checks import ExactNumber, json_number, unique_fields
 from opentalos.model.errors import BadRequest
 
 WINDOW_CHARS: Final = 4 << 10  # given to the decoder at once; at most 0.3 ms
 PIECE_COST: Final = 16 << 10  # characters and steps between two pauses; about 1 ms
 DEPTH_MAX: Final = 900  # nested containers, as many as Python's decoder reads
 _STEP_COST: Final = 32  # of a value, in characters
-_FRACTION_COST: Final = 16  # of a number that is no integer, at least: Python code checks it
+_CHECK_COST: Final = 16  # of an object or a number that is no integer: Python code checks it
 _RUN_CHARS_MIN: Final = 256  # shorter runs of items are not worth a call
 _RUN_PAUSE_MAX: Final = 64  # items parsed one by one after runs that could not be parsed at once
 _RUN_ITEMS: Final = 128  # written in one call
-_CONTAINERS: Final = frozenset((list, dict))
+_APART: Final = frozenset((list, dict, ExactNumber))  # written one by one
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _HALF_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def decoded(text: bytes) -> Any:
-    """A JSON text, at once. Raises: BadRequest: also for text that cannot be encoded as UTF-8."""
+def decoded(text: bytes, *, keep: bool = True) -> Any:
+    """A JSON text, at once. Raises: BadRequest: also for text that cannot be encoded as UTF-8.
+
+    Args: keep: false: only check the text; fields may be given twice.
+    """
     try:
         document = json.loads(
             text.decode(json.detect_encoding(text)),
             parse_constant=_reject_constant,
-            parse_float=_number,
+            parse_float=json_number,
+            object_pairs_hook=unique_fields if keep else None,
         )
         if b"\\u" in text:  # rejects half of a surrogate pair
             json.dumps(document, ensure_ascii=False).encode()
@@ -45,7 +52,8 @@ def decoded(text: bytes) -> Any:
 def parse(text: bytes, *, keep: bool = True) -> Generator[None, None, Any]:
     """Like ``decoded``, but yields after each piece; the generator's value is the document.
 
-    Args: keep: false: only check the text, which takes no memory for its values.
+    Args: keep: false: only check the text, which takes no memory for its values; fields may be
+    given twice.
     """
     try:
         whole = text.decode(json.detect_encoding(text))
@@ -61,7 +69,7 @@ def encoded(value: Any) -> Iterator[bytes]:
     cost = 0
     for token in _tokens(value):
         parts.append(token)
-        cost += len(token) + _STEP_COST + _FRACTION_COST * token.count(".")
+        cost += len(token) + _STEP_COST + _CHECK_COST * token.count(".")
         if cost > PIECE_COST:
             yield "".join(parts).encode()
             parts.clear()
@@ -98,35 +106,41 @@ def _tokens(value: Any) -> Iterator[str]:
                 yield text + "{"
                 comma = ""
                 break
-            yield text + (item if isinstance(item, _Run) else _SHORTEST.encode(item))
+            yield text + _scalar(item)
             comma = ","
         else:
             yield stack.pop()[1]
             comma = ","
 
 
+def _scalar(item: Any) -> str:
+    if isinstance(item, _Run):
+        return item
+    return item.text if isinstance(item, ExactNumber) else _SHORTEST.encode(item)
+
+
 def _items(items: list[Any]) -> Iterator[Any]:
     for start in range(0, len(items), _RUN_ITEMS):
         part = items[start : start + _RUN_ITEMS]
-        if _CONTAINERS.isdisjoint(map(type, part)):
+        if _APART.isdisjoint(map(type, part)):
             yield _Run(_SHORTEST.encode(part)[1:-1])
         else:
             yield from part
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"the number {text[:40]} is too large")
-    return number
 
 
 def _reject_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 
 
-_decoder: Final[Any] = json.JSONDecoder(parse_float=_number, parse_constant=_reject_constant)
-_scan: Final = _decoder.scan_once
+def _scanner(**hooks: Any) -> Any:
+    decoder: Any = json.JSONDecoder(
+        parse_float=json_number, parse_constant=_reject_constant, **hooks
+    )
+    return decoder.scan_once
+
+
+_scan_unique: Final = _scanner(object_pairs_hook=unique_fields)
+_scan_any: Final = _scanner()
 
 
 class _Parser:
@@ -134,6 +148,7 @@ class _Parser:
 
     def __init__(self, text: str, *, keep: bool) -> None:
         self._text, self._at, self._keep = text, 0, keep
+        self._scan = _scan_unique if keep else _scan_any
         self._stack: list[list[Any] | dict[str, Any]] = []
         self._keys: list[str] = []
         self._pairs = _HALF_PAIR.search(text) is not None
@@ -169,13 +184,13 @@ class _Parser:
             return True, self._string()
         if first == "" or first not in "[{":
             try:
-                value, self._at = _scan(text, start)
+                value, self._at = self._scan(text, start)
             except StopIteration:
                 raise self._error("Expecting value") from None
             self._spend(self._at - start)
             return True, value
         try:
-            value, size = _scan(text[start : start + WINDOW_CHARS], 0)
+            value, size = self._scan(text[start : start + WINDOW_CHARS], 0)
         except (StopIteration, ValueError, RecursionError):
             self._spend(WINDOW_CHARS)
             return self._open(first)
@@ -209,7 +224,7 @@ class _Parser:
         run = f"[{self._text[start:end]}]"
         self._spend_text(start, end)
         try:
-            found, size = _scan(run, 0)
+            found, size = self._scan(run, 0)
         except (StopIteration, ValueError, RecursionError):
             size = 0
         if size != len(run) or not found:
@@ -229,6 +244,8 @@ class _Parser:
         if isinstance(top, dict):
             key = self._keys.pop()
             if self._keep:
+                if key in top:
+                    unique_fields([(key, None), (key, None)])
                 top[key] = value
         elif self._keep:
             top.append(value)
@@ -280,8 +297,8 @@ class _Parser:
         self._cost += count + _STEP_COST
 
     def _spend_text(self, start: int, end: int) -> None:
-        fractions = self._text.count(".", start, end) + self._text.count("e", start, end)
-        self._spend(end - start + _FRACTION_COST * fractions)
+        checked = sum(self._text.count(mark, start, end) for mark in ".e{")
+        self._spend(end - start + _CHECK_COST * checked)
 
     def _error(self, text: str) -> json.JSONDecodeError:
         return json.JSONDecodeError(text, self._text, self._at)

@@ -1,10 +1,10 @@
 """The options startingPosition and endingPosition: where a read starts or ends."""
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 
+from opentalos.model.checks import json_value
 from opentalos.model.errors import ConfigError
 
 
@@ -41,7 +41,7 @@ def parse_start_at(option: str, text: str) -> StartAt:
 
 def _offsets(option: str, text: str) -> Offsets:
     try:
-        found = json.loads(text)
+        found = json_value(text)
         return {
             topic: {int(partition): _offset(offset) for partition, offset in partitions.items()}
             for topic, partitions in found.items()

@@ -54,6 +54,19 @@ async def test_messages_come_back_as_they_were_sent(call: Rest) -> None:
 
 
 @pytest.mark.usefixtures("topic")
+async def test_a_value_keeps_every_digit_and_has_each_field_once(call: Rest) -> None:
+    body = b'{"messages": [{"value": {"price": 12345678901234567890.123456789}}]}'
+    json = {"Content-Type": "application/json"}
+    assert (await call("POST", PATH, body=body, headers=json, by="alice")).status == 200
+    (stored,) = (await read(call))["messages"]
+    assert base64.b64decode(stored["base64"]) == b'{"price":12345678901234567890.123456789}'
+    twice = body.replace(b'"price"', b'"price": 1, "price"')
+    refused = await call("POST", PATH, body=twice, headers=json, by="alice")
+    assert refused.status == 400
+    assert 'the field "price" is given twice' in refused.document["detail"]
+
+
+@pytest.mark.usefixtures("topic")
 async def test_a_raw_body_is_one_message(call: Rest) -> None:
     for body in (b"\x00raw", b""):
         stored = await call("POST", PATH + "?key=k", body=body, headers=RAW, by="alice")

@@ -73,7 +73,9 @@ def test_any_text_is_valid_for_both_or_for_neither(text: str) -> None:
         whole = outcome(sent, decoded)
         assert outcome(sent, lambda each: parsed(each)[0]) == whole
         checked = outcome(sent, lambda each: parsed(each, keep=False)[0])
-        assert (checked is BadRequest) == (whole is BadRequest)
+        stored = outcome(sent, lambda each: decoded(each, keep=False))
+        assert (checked is BadRequest) == (stored is BadRequest)
+        assert whole in (stored, BadRequest)
 
 
 @matrix(
@@ -81,6 +83,7 @@ def test_any_text_is_valid_for_both_or_for_neither(text: str) -> None:
     [
         b"", b" ", b"[", b"[1,]", b"[1 2]", b"{", b'{"a"}', b'{"a":}', b'{"a":1,}', b"{1:2}",
         b"[1]x", b'"', b'"\n"', b"NaN", b"[Infinity]", b"1e999", b"tru", b"[1,,2]", b"[,1]",
+        b'{"a":1,"a":1}', b'{"a":1,"b":{"c":[{"d":1,"e":2,"d":3}]}}', b'{"a":[1,2,3,4],"a":[5]}',
         b'["\\ud800"]', b'{"\\ud800":1}', b'["\\udc00\\ud800"]', b'"\xff"', b"[1],[2]",
     ],
 )  # fmt: skip
@@ -150,3 +153,32 @@ def test_a_piece_of_fractions_is_shorter_since_python_writes_them_slowly() -> No
     assert max(piece.count(b".") for piece in pieces) < 1_200  # about 1 ms
     whole = list(encoded([1] * 20_000))
     assert len(whole) < len(pieces) / 3
+
+
+EXACT = b'[12345678901234567890.123456789,0.1234567890123456789012,1e-400,{"a":9007199254740993.5}]'
+
+
+@pytest.mark.parametrize("window", [8, json_text.WINDOW_CHARS])
+def test_numbers_that_no_double_is_are_written_as_they_were_sent(
+    monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    monkeypatch.setattr(json_text, "WINDOW_CHARS", window)
+    monkeypatch.setattr(json_text, "_RUN_CHARS_MIN", 3)
+    for found in (decoded(EXACT), parsed(EXACT)[0]):
+        assert b"".join(encoded(found)) == EXACT
+        assert found[1] == 0.1234567890123456789012
+    assert list(encoded(decoded(b"[1.10, 1E2, -0.0]"))) == [b"[1.1,100.0,-0.0]"]
+
+
+def test_a_field_that_is_given_twice_is_named() -> None:
+    many = b"{" + b",".join(b'"k%d":%d' % (number, number) for number in range(2_000))
+    for text in (b'{"a":{"b":1,"b":2}}', b'[{"a":1},{"b":1,"b":1}]', many + b',"b":1,"b":1}'):
+        for decode in (decoded, lambda each: parsed(each)[0]):
+            with pytest.raises(BadRequest, match='the field "b" is given twice'):
+                decode(text)
+
+
+def test_a_stored_message_may_have_a_field_twice() -> None:
+    text = b'{"a":1,"a":2}'
+    assert decoded(text, keep=False) == {"a": 2}
+    assert parsed(text, keep=False)[1] >= 1

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.matrix import matrix
 
 from opentalos.gateway.rest.table.row_format import columns_of, condition_of, shown
+from opentalos.model.checks import json_number
 from opentalos.model.datum import DataType, Datum
 from opentalos.model.errors import ValidationFailed
 from opentalos.model.mutation import Condition, ConditionOperator
@@ -52,6 +53,10 @@ def test_a_value_that_is_not_set_is_null() -> None:
 def test_whole_numbers_may_be_written_as_json_likes() -> None:
     assert repr(columns_of(SCHEMA, {"int64": 3.0})["int64"].value) == "3"
     assert repr(columns_of(SCHEMA, {"double": 3})["double"].value) == "3.0"
+    beyond = json_number("9007199254740993.5")  # the nearest double is another whole number
+    assert type(columns_of(SCHEMA, {"double": beyond})["double"].value) is float
+    with pytest.raises(ValidationFailed, match="int64"):
+        columns_of(SCHEMA, {"int64": beyond})
 
 
 def test_a_float_is_rounded_to_single_precision() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from opentalos.gateway.console.calls import RestError
 from opentalos.gateway.console.page import ADMINISTRATOR, Done, View, Visit, url
 from opentalos.gateway.console.pages.cluster.ring import colours_of, ring_of
+from opentalos.model.checks import json_value
 
 ADMINISTRATORS: Final = frozenset({ADMINISTRATOR})
 TOPICS_MAX: Final = 100  # with the most traffic, of which each costs a call
@@ -106,7 +107,7 @@ def _as_they_are(cluster: Mapping[str, Any]) -> dict[str, Any]:
 def _sent(visit: Visit) -> Weights:
     """Weights that the preview has put into the form. Raises: RestError."""
     try:
-        weights = json.loads(visit.form.get("weights", ""))
+        weights = json_value(visit.form.get("weights", ""))
     except ValueError:
         weights = None
     if not isinstance(weights, dict) or not weights:

@@ -13,6 +13,7 @@ from opentalos.gateway.console.pages.table import cells
 from opentalos.gateway.console.pages.table.detail import columns
 from opentalos.gateway.console.pages.table.tables import trail
 from opentalos.gateway.console.pages.topic.payload import names_of
+from opentalos.model.checks import json_value
 
 ROWS: Final = 50
 ROWS_MAX: Final = 500
@@ -99,7 +100,7 @@ def parsed_key(text: str) -> Mapping[str, Any]:
     if not text:
         return {}
     try:
-        found = json.loads(text)
+        found = json_value(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

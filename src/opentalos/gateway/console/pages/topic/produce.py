@@ -2,13 +2,13 @@
 
 import base64
 import binascii
-import json
 import secrets
 from typing import Any, Final
 
 from opentalos.gateway.console.calls import RestError
 from opentalos.gateway.console.page import EVERYBODY, READERS, Done, Page, View, Visit, url
 from opentalos.gateway.console.pages.topic.detail import header, trail
+from opentalos.model.checks import json_value
 
 FORMATS: Final = (
     ("text", "text, stored as UTF-8"),
@@ -61,7 +61,7 @@ def _data(form: str, data: str) -> dict[str, Any]:
     """The data as REST takes it. Raises: RestError: it is not of its format."""
     try:
         if form == "json":
-            return {"value": json.loads(data)}
+            return {"value": json_value(data)}
         if form == "base64":
             content = base64.b64decode(data, validate=False)
             return {"base64": base64.b64encode(content).decode()}
