@@ -111,6 +111,10 @@ class TalosProducer:
     ) -> None:
         """Buffer one message; waits for space in the buffer if ``when_full`` is "block".
 
+        Args: on_success: called with the message, its partition, and its own offset, also within a
+        batch; None if the server does not report offsets, as official ones; on_error: called
+        instead with the message, the error and whether the message may be stored.
+
         Raises: BufferFull, RequestTooLarge, ClientClosed: the message was not buffered; the first
         put also raises the errors of looking up the topic.
         """

@@ -28,10 +28,12 @@ class Undelivered(NamedTuple):
         return Undelivered(self.not_stored - earlier.not_stored, self.unknown - earlier.unknown)
 
 
-# Of messages: the message, its partition, and its offset; None: not reported.
+# Of messages: the message, its partition, and its own offset, also within a batch; the offset is
+# None if the server does not report it: OpenTalos does, official servers do not.
 OnSuccess = Callable[[Message, int, int | None], object]
 OnError = Callable[[Message, TalosError, Outcome], object]
-# Of rows of an Arrow table: the numbers of rows stored consecutively, and the offset of the first.
+# Of rows of an Arrow table: the numbers of rows stored consecutively, the partition, and the offset
+# of the first one; None as above.
 OnRowsSuccess = Callable[[Sequence[int], int, int | None], object]
 OnRowsError = Callable[[Sequence[int], TalosError, Outcome], object]
 

@@ -66,6 +66,28 @@ def simple(servers: FakeServers, **arguments: Any) -> SimpleProducer:
 # --- TalosProducer --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("reported", "offsets"), [(7, [7, 8, 9]), (None, [None] * 3)])
+def test_on_success_gets_the_own_offset_of_each_message_of_a_batch(
+    servers: FakeServers, reported: int | None, offsets: list[int | None]
+) -> None:
+    answer = message.PutMessageResponse(sequenceId="x", baseOffset=reported)
+    servers.on(S1, "putMessage", lambda _: answer)
+    seen: list[tuple[bytes, int, int | None]] = []
+
+    async def scenario() -> None:
+        async with TalosProducer(client_of(servers, direct=False), "demo") as producer:
+            for data in (b"a", b"b", b"c"):
+                await producer.put(
+                    data, on_success=lambda sent, *where: seen.append((sent.data, *where))
+                )
+
+    run(scenario())
+    assert servers.count("putMessage") == 1
+    assert seen == [
+        (data, 0, offset) for data, offset in zip((b"a", b"b", b"c"), offsets, strict=True)
+    ]
+
+
 def test_flush_raises_what_no_callback_reports(servers: FakeServers) -> None:
     servers.on(S1, "putMessage", in_turn(raises(PermissionDenied("no")), stored_at(0)))
 
