@@ -114,6 +114,11 @@ _COMMANDS = {
         "Print a shell completion script.",
     ),
 }
+# As in an environment with the SDK alone.
+_MISSING = (
+    "this command needs {}, which is not installed: pip install opentalos, without --no-deps, "
+    "installs all that a server needs; optional parts have an extra, as opentalos[spark]"
+)
 
 
 @click.group(
@@ -151,6 +156,9 @@ def main() -> NoReturn:
         _end(EXIT_FAILURE)  # the reader closed the pipe: `talos consume t | head`
     except OSError as error:
         _fail(_os_text(error))
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        _fail(str(error) if package in ("", "opentalos") else _MISSING.format(package))
     except Exception as error:  # a defect; still no stack trace
         _fail(" ".join(f"unexpected {type(error).__name__}: {error}".split()))
     _end(status if isinstance(status, int) else 0)

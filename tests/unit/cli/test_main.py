@@ -1,6 +1,9 @@
 """The command without a server: command groups, exit statuses, error lines."""
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,3 +101,22 @@ def test_help_of_backends_names_their_kinds(command: str) -> None:
     status, text = run("backend", command, "--help")
     assert status == 0
     assert all(kind in text for kind in ("hdfs|zookeeper|hbase", "all}..."))
+
+
+def test_an_environment_with_the_sdk_alone_says_what_a_server_needs(tmp_path: Path) -> None:
+    """In a process of its own, since here everything is loaded."""
+    program = (
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name in ('httptools', 'jinja2', 'jwt', 'prometheus_client', 'psutil'):\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "from opentalos.cli.main import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", program, "serve"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path)
+    shown = r"talos: this command needs \w+, which is not installed: pip install opentalos, .*\n"
+    assert re.fullmatch(shown, done.stderr), done.stderr
+    assert done.returncode == 1
