@@ -47,7 +47,7 @@ programs: native
 
 demo:  ## a server and two clients of one group; DEMO_EXIT=1 ends after the tour
 	@$(PYTHON) scripts/make_venvs.py --demo
-	@$(PY) -m opentalos.cli.main demo $(if $(DEMO_EXIT),--exit)
+	@exec $(PY) -m opentalos.cli.main demo --parent $$PPID $(if $(DEMO_EXIT),--exit)
 
 compat-franz-go: setup  ## franz-go's own tests of its client against our server; fetches Go if there is none
 	@$(PY) scripts/fetch_franz_go.py

@@ -48,8 +48,11 @@ class ServerProcess:
         log = (self.data.parent / f"{self.data.name}.log").open("a")
         command = [*self._launcher, "--config", str(config), "--data", str(self.data)]
         command += ["--listen", f"127.0.0.1:{self.port}", "--root-key", f"{KEY_ID}:{SECRET}"]
+        command += ["--supervised"]  # it ends with the benchmark, however that ends
         begin = time.perf_counter()
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
         log.close()
         assert self._process.stdout is not None
         timeout = threading.Timer(self._ready_timeout_s, self._process.kill)
@@ -96,8 +99,10 @@ class ServerProcess:
         self._close_output()
 
     def _close_output(self) -> None:
-        if self._process is not None and self._process.stdout is not None:
-            self._process.stdout.close()
+        if self._process is not None:
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    pipe.close()
 
     @property
     def pid(self) -> int:

@@ -21,6 +21,7 @@ from talos.consumer.TalosConsumer import TalosConsumer
 from talos.thrift.auth.ttypes import Credential, UserType
 
 TELL_S = 0.2
+END_S = 15.0  # to leave the group; without a server the SDK would try for minutes
 
 
 class Tally:
@@ -81,7 +82,14 @@ def main():
         clientPrefix="official",
     )
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def end():
+        sys.stdin.read()
+        ended.set()
+        time.sleep(END_S)
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
     while not ended.wait(TELL_S):
         tally.report()
     consumer.shut_down_fetcher()  # commits and releases every partition

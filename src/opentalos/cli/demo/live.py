@@ -1,7 +1,7 @@
 """Traffic that keeps running after the tour, so that the pages of the console have live data.
 
-A program of its own, ended by the demo: ``python -m opentalos.cli.demo.live``, with the server and
-the key in the environment.
+A program of its own, ended by the demo or with it: ``python -m opentalos.cli.demo.live``, with the
+server and the key in the environment.
 """
 
 import json
@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from typing import Final
 
 from opentalos.cli.demo.readers import OwnReader
+from opentalos.cli.input.parent import end_with_stdin
 from opentalos.sdk import Client, ClientConfig, Message, TalosAdmin, TalosProducer
 from opentalos.sdk.errors import TopicExists
 
@@ -26,7 +27,8 @@ PRICES: Final = 97
 
 
 def main() -> None:
-    """Put orders at a changing rate, and read them in a group, until the process is ended."""
+    """Put orders at a changing rate, and read them in a group, until stdin ends."""
+    end_with_stdin()
     config = ClientConfig.from_environment()
     with ExitStack() as undo:
         client = undo.enter_context(Client(config))

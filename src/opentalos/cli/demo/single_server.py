@@ -10,6 +10,9 @@ from pathlib import Path
 
 import click
 
+from opentalos.cli.input.interrupt import ended_like_ctrl_c
+from opentalos.cli.input.parent import end_with_parent
+
 _KEY_ID = "AKDEMO"
 _READY = "ready "
 _STOP_TIMEOUT_S = 10.0
@@ -39,8 +42,19 @@ _STOP_TIMEOUT_S = 10.0
     "--messages", metavar="N", default=10_000, show_default=True, help="Number of messages."
 )
 @click.option("--exit", "exit_after", is_flag=True, help="Exit after the tour.")
+@click.option(
+    "--parent", metavar="PID", type=int, hidden=True,
+    help="End once this is no longer the parent process; for make, which may be killed.",
+)  # fmt: skip
+@ended_like_ctrl_c()
 def demo(
-    data: Path, listen: str, sdk_python: Path, second: Path, messages: int, exit_after: bool
+    data: Path,
+    listen: str,
+    sdk_python: Path,
+    second: Path,
+    messages: int,
+    exit_after: bool,
+    parent: int | None,
 ) -> None:
     """Start a server, send and read messages, and keep the server running.
 
@@ -52,14 +66,17 @@ def demo(
     from opentalos.cli.demo.traffic import Official, run_traffic
     from opentalos.sdk import ClientConfig
 
+    if parent is not None:
+        end_with_parent(parent)
     key = _demo_key(data, f"{_KEY_ID}:{os.urandom(16).hex()}")
     command = [sys.executable, "-m", "opentalos.cli.main", "serve", "--data", str(data)]
-    command += ["--listen", listen, "--console"]
+    command += ["--listen", listen, "--console", "--supervised"]
     log = data / "server.log"
     with log.open("wb") as stderr:
         server = subprocess.Popen(
             command,
             env={**os.environ, "TALOS_ROOT_KEY": key},
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
@@ -85,18 +102,18 @@ def demo(
 @contextmanager
 def _live_traffic(url: str, key: str) -> Iterator[None]:
     """Traffic meanwhile, so that pages have something to show."""
-    traffic = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "opentalos.cli.demo.live"],
         env={**os.environ, "TALOS_URL": url, "TALOS_KEY": key},
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is for the demo, which then ends it
-    )
-    try:
-        yield
-    finally:
-        traffic.kill()
-        traffic.wait()
+    ) as traffic:
+        try:
+            yield
+        finally:
+            traffic.kill()
 
 
 def _demo_key(data: Path, fresh: str) -> str:

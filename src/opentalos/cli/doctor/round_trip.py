@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from opentalos.cli.doctor.finding import Finding
+from opentalos.cli.input.interrupt import ended_like_ctrl_c
 from opentalos.model.errors import TalosError
 
 if TYPE_CHECKING:
@@ -49,12 +50,14 @@ def temporary_server() -> Iterator["ClientConfig"]:
     """
     from opentalos.sdk import ClientConfig
 
-    with tempfile.TemporaryDirectory(prefix="talos-doctor-") as made:
+    with ended_like_ctrl_c(), tempfile.TemporaryDirectory(prefix="talos-doctor-") as made:
         folder = Path(made)
         command = [sys.executable, "-m", "opentalos.cli.main", "serve"]
-        command += ["--data", str(folder / "data"), "--listen", "127.0.0.1:0"]
+        command += ["--data", str(folder / "data"), "--listen", "127.0.0.1:0", "--supervised"]
         with (folder / "log").open("wb") as log:
-            server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            server = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
         try:
             assert server.stdout is not None
             line = server.stdout.readline().strip()
@@ -77,8 +80,9 @@ def _stop(server: "subprocess.Popen[str]") -> None:
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()
-    if server.stdout is not None:
-        server.stdout.close()
+    for pipe in (server.stdin, server.stdout):
+        if pipe is not None:
+            pipe.close()
 
 
 def _put_and_read(config: "ClientConfig") -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Ctrl-C in commands that must finish some work before they exit."""
+"""Ctrl-C, and other requests to end, in commands that must finish some work before they exit."""
 
 import signal
 from collections.abc import Iterator
@@ -54,3 +54,23 @@ def stopping() -> Iterator[Stop]:
         yield stop
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def ended_like_ctrl_c() -> Iterator[None]:
+    """Raise KeyboardInterrupt also for SIGTERM, and for SIGHUP when the terminal is closed.
+
+    For commands that start other programs and must end them. A signal that this process was started
+    to ignore, as by nohup, stays ignored.
+    """
+    before: dict[signal.Signals, Any] = {
+        number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

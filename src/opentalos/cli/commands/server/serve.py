@@ -55,6 +55,12 @@ _SHOWN: Final = (
     type=click.Path(path_type=Path),
     help="File with the access key of the first administrator, ID:SECRET.",
 )
+@click.option(
+    "--supervised",
+    is_flag=True,
+    hidden=True,
+    help="Stop at the end of stdin; for a program that must not leave its server behind.",
+)
 def serve(
     config_path: Path | None,
     data: str | None,
@@ -65,6 +71,7 @@ def serve(
     name: str | None,
     root_key: str | None,
     root_key_file: Path | None,
+    supervised: bool,
 ) -> None:
     """Run a server until SIGTERM or Ctrl-C.
 
@@ -80,6 +87,10 @@ def serve(
     from opentalos.server.lifecycle import run_server
     from opentalos.server.log_setup import set_up_logging
 
+    if supervised:
+        from opentalos.cli.input.parent import end_with_stdin
+
+        end_with_stdin()
     given = {"data": data, "listen": listen, "advertise": advertise}
     config = load_config(config_path)
     config = config.with_server(**{key: value for key, value in given.items() if value is not None})
