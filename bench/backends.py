@@ -13,6 +13,7 @@ from pathlib import Path
 
 from opentalos.backends.fleet import Fleet
 from opentalos.backends.places import Say
+from opentalos.cli.demo.leftovers import guarded
 
 HOME = Path(__file__).resolve().parent.parent / ".cache" / "bench-backends"
 GIVEN = "OPENTALOS_BACKENDS"  # as the tests have it: a file of addresses
@@ -52,12 +53,9 @@ def running_backends(say: Say) -> Iterator[Backends]:
     if HOME.exists():
         fleet.kill()  # what an interrupted run left
         shutil.rmtree(HOME)
-    try:
+    with guarded(HOME):
         fleet.start(say)
         yield _of(fleet.addresses())
-    finally:
-        fleet.kill()
-        shutil.rmtree(HOME, ignore_errors=True)
 
 
 def _of(addresses: dict[str, str]) -> Backends:

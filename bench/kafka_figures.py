@@ -5,7 +5,6 @@ turns. Kafka's producer is measured with batches as large as ours and as it is b
 """
 
 import re
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from bench.report import Figure
 from opentalos.backends.jars import fetch
 from opentalos.backends.kafka import KafkaBackend
 from opentalos.backends.places import BackendError
+from opentalos.cli.demo.leftovers import guarded
 
 PARTITIONS: Final = 8
 MESSAGE_BYTES: Final = 1024
@@ -74,21 +74,17 @@ class Turns:
 
 def against_kafka(plan: Plan, own: Own) -> Iterator[Figure]:
     """Raises: RuntimeError: Kafka does not start or run."""
-    home = plan.work / "kafka"
-    kafka = KafkaBackend(home)
+    kafka = KafkaBackend(plan.work / "kafka")
     try:
-        fetch("kafka", print)
-        kafka.start(print, port=0)
-        until_s = time.monotonic() + BUDGET_S
-        for durability, goal in (("synced", 2.0), ("flushed", 1.2)):
-            yield from _producers(plan, own, kafka, (durability, goal, until_s))
-        yield from _consumers(plan, own, kafka, until_s)
+        with guarded(plan.work / "kafka"):
+            fetch("kafka", print)
+            kafka.start(print, port=0)
+            until_s = time.monotonic() + BUDGET_S
+            for durability, goal in (("synced", 2.0), ("flushed", 1.2)):
+                yield from _producers(plan, own, kafka, (durability, goal, until_s))
+            yield from _consumers(plan, own, kafka, until_s)
     except BackendError as error:
         raise RuntimeError(str(error)) from error
-    finally:
-        if kafka.ports:
-            kafka.stop(print)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def _producers(

@@ -16,6 +16,7 @@ from bench.client import Client
 from bench.server import KEY_ID, SECRET, ServerProcess
 from opentalos.backends.jars import fetch
 from opentalos.backends.kafka import KafkaBackend
+from opentalos.cli.demo.leftovers import guarded
 from opentalos.sdk.core.config import ClientConfig
 from opentalos.sdk.rest_client import RestClient
 
@@ -179,15 +180,13 @@ def kafka_system(work: Path) -> Iterator[tuple[KafkaSystem, float]]:
     """A new Kafka, formatted before, and the seconds until it was ready."""
     fetch("kafka", print)
     backend = KafkaBackend(work / "kafka")
-    try:
+    with guarded(work / "kafka"):
         backend.start(quiet, port=0)
         backend.stop(quiet)
         begin = time.perf_counter()
         backend.start_daemon(backend.kind)
         backend.wait_ready(quiet)
         yield KafkaSystem(backend), time.perf_counter() - begin
-    finally:
-        backend.stop(quiet)
 
 
 def quiet(_text: str) -> None:

@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,14 +19,19 @@ import click
 
 from opentalos.backends.fleet import Fleet
 from opentalos.backends.jars import CLIENT
-from opentalos.backends.places import jars_folder
+from opentalos.backends.pace import machine_text, memory_free_mb, slowness, too_slow
+from opentalos.backends.places import jars_folder, tail_of
 from opentalos.backends.ports import HOST, free_ports
+from opentalos.cli.demo.leftovers import guarded
+from opentalos.cli.input.interrupt import ended_like_ctrl_c
 
 _PARTITIONS = 12
+# Limits on two quiet cores; a slower machine has more time.
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 30.0
 _EVENT_TIMEOUT_S = 60.0
 _RESTART_S = 60.0  # limit of a planned restart; starts are slow on a machine with many processes
+_MEMORY_MB = 2_000
 _PAUSE_S = 4.0  # between two events of the tour, to let the viewer follow
 _REDRAW_S = 0.25
 _SILENCE_S_MAX = 1.0  # healthy: every partition acknowledged within this time
@@ -84,13 +88,17 @@ class _Server:
         """Wait for its ready line. Raises: ClickException."""
         assert self.process is not None
         assert self.process.stdout is not None
-        timeout = threading.Timer(_START_TIMEOUT_S, self.process.kill)
+        limit_s = _START_TIMEOUT_S * slowness()
+        timeout = threading.Timer(limit_s, self.process.kill)
         timeout.start()
+        began = time.monotonic()
         line = self.process.stdout.readline()
         timeout.cancel()
         if not line.startswith("ready "):
-            tail = (self.folder / "log").read_text().splitlines()[-5:]
-            raise click.ClickException("\n".join([f"{self.name} did not start:", *tail]))
+            late = time.monotonic() - began > limit_s
+            reason = f" within {limit_s:.0f} s; {too_slow()}" if late else ""
+            tail = tail_of(self.folder / "log", 5)
+            raise click.ClickException(f"{self.name} did not start{reason}:\n{tail}")
         self.state = "running"
 
     def end(self, how: signal.Signals) -> None:
@@ -113,6 +121,7 @@ class _View:
     """The last report of the traffic program; drawn in place on a terminal, else on each change."""
 
     servers: Sequence[_Server]
+    program: "subprocess.Popen[str] | None" = None  # that reports
     report: Mapping[str, Any] = field(default_factory=dict)
     reported_at: float = field(default_factory=time.monotonic)
     placed: bool = False  # the last report has an address for every partition
@@ -173,6 +182,14 @@ class _View:
             click.echo(f"{table}\n{counts}\n")
             self.shown = table
 
+    def state(self) -> str:
+        """The servers, each with the last line of its log."""
+        return "\n".join(
+            f"{server.name} is {server.state} with {len(self.owned(server))} partitions; last in "
+            f"its log: {tail_of(server.folder / 'log', 1) or 'nothing'}"
+            for server in self.servers
+        )
+
     def event(self, text: str) -> None:
         """Print a line that stays above the table."""
         if sys.stdout.isatty() and self.lines_drawn:
@@ -191,8 +208,13 @@ class _View:
         """Draw until a condition holds; return the seconds it took. Raises: ClickException."""
         began = time.monotonic()
         while not condition():
-            if time.monotonic() - began > _EVENT_TIMEOUT_S:
-                raise click.ClickException(f"timeout after {_EVENT_TIMEOUT_S:.0f} s: {what}")
+            if self.program is not None and self.program.poll() is not None:
+                status = self.program.returncode
+                raise click.ClickException(f"the traffic program exited with status {status}")
+            waited_s = time.monotonic() - began
+            if waited_s > _EVENT_TIMEOUT_S and waited_s > _EVENT_TIMEOUT_S * slowness():
+                late = f"not within {waited_s:.0f} s: {what}"
+                raise click.ClickException(f"{late}\n{self.state()}\n{too_slow()}")
             self.draw()
             time.sleep(_REDRAW_S)
         self.draw()
@@ -211,12 +233,13 @@ class _View:
     show_default=True, help="Program that generates the traffic.",
 )  # fmt: skip
 @click.option("--exit", "exit_after", is_flag=True, help="Exit after the tour.")
+@ended_like_ctrl_c()
 def demo(sdk_python: Path, traffic: Path, exit_after: bool) -> None:
     """Run three servers over real HDFS, ZooKeeper and HBase, with traffic, a crash and a restart.
 
     Needs Java 17, pip install 'opentalos[cluster]', 2 GB of memory, one or two minutes and, the
-    first time, Maven. All files are in a temporary directory, which is removed at the end and on
-    Ctrl-C.
+    first time, Maven. All files are in a temporary directory. Whatever ends the demo, it is removed
+    and all processes end.
 
     Example: talos cluster demo --exit
     """
@@ -226,11 +249,12 @@ def demo(sdk_python: Path, traffic: Path, exit_after: bool) -> None:
     ):
         if not path.exists():
             raise click.ClickException(f"{path} does not exist; {remedy}")
+    if memory_free_mb() < _MEMORY_MB:
+        click.echo(f"the demo needs 2 GB of memory and may fail: {machine_text()}", err=True)
     folder = Path(tempfile.mkdtemp(prefix="talos-cluster-demo-"))
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     click.echo(f"backends, servers and logs are in {folder} until the end")
     try:
-        with _backends(folder) as fleet, _servers(folder, fleet) as servers:
+        with guarded(folder), _servers(folder, _backends(folder)) as servers:
             key, urls = servers[0].key, [f"http://{HOST}:{server.port}" for server in servers]
             command = [str(sdk_python), str(traffic), key, str(_PARTITIONS), *urls]
             with _traffic(command, servers) as view:
@@ -242,19 +266,13 @@ def demo(sdk_python: Path, traffic: Path, exit_after: bool) -> None:
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
     finally:
-        signal.signal(signal.SIGTERM, previous)
-        shutil.rmtree(folder, ignore_errors=True)
         click.echo("stopped the servers and backends and removed their files")
 
 
-@contextmanager
-def _backends(folder: Path) -> Iterator[Fleet]:
+def _backends(folder: Path) -> Fleet:
     fleet = Fleet(folder / "backends")
-    try:
-        fleet.start(click.echo, brief=True)
-        yield fleet
-    finally:
-        fleet.kill()
+    fleet.start(click.echo, brief=True)
+    return fleet
 
 
 @contextmanager
@@ -264,7 +282,7 @@ def _servers(folder: Path, fleet: Fleet) -> Iterator[list[_Server]]:
     key_file.write_bytes(base64.b64encode(os.urandom(32)) + b"\n")
     key = f"{_KEY_ID}:{os.urandom(16).hex()}"
     names = ("s1", "s2", "s3")
-    servers = []
+    servers, restart_s = [], _RESTART_S * slowness()
     for name, port in zip(names, free_ports(len(names)), strict=True):
         home = folder / name
         home.mkdir()
@@ -277,7 +295,7 @@ def _servers(folder: Path, fleet: Fleet) -> Iterator[list[_Server]]:
                 jars=jars_folder(CLIENT),
                 name=name,
                 key_file=key_file,
-                restart_s=_RESTART_S,
+                restart_s=restart_s,
             )
         )
         servers.append(_Server(name, home, port, key))
@@ -301,7 +319,7 @@ def _traffic(command: Sequence[str], servers: Sequence[_Server]) -> Iterator[_Vi
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as program:
         assert program.stdout is not None
-        view = _View(servers)
+        view = _View(servers, program)
         reader = threading.Thread(target=view.follow, args=(program.stdout,), daemon=True)
         reader.start()
         try:

@@ -1,9 +1,12 @@
 """The health and ownership that the cluster demo shows."""
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 
 from opentalos.backends.ports import HOST
@@ -54,3 +57,25 @@ def test_a_server_that_restarts_keeps_its_partitions_on_show() -> None:
     assert view.owned(SERVERS[1]) == [0]
     assert 0 not in view.owned(SERVERS[0])
     assert 0 in view.addressed(SERVERS[0])
+
+
+def test_what_comes_too_late_is_named_with_the_servers_and_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentalos.cli.demo.cluster._EVENT_TIMEOUT_S", -1.0)
+    (tmp_path / "log").write_text("first\nno DataNode has room\n")
+    view = _View([_Server("s1", tmp_path, 1, "ID:SECRET")])
+    with pytest.raises(click.ClickException) as caught:
+        view.until(lambda: False, "s1 is ready")
+    late, server, machine = caught.value.message.splitlines()
+    assert late == "not within 0 s: s1 is ready"
+    assert server == "s1 is starting with 0 partitions; last in its log: no DataNode has room"
+    assert "MB of memory free: end other programs" in machine
+
+
+def test_nothing_is_awaited_once_the_traffic_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], text=True) as program:
+        program.wait()
+        view = _View(SERVERS, program=program)
+        with pytest.raises(click.ClickException, match="exited with status 3"):
+            view.until(lambda: False, "partitions acknowledge")
