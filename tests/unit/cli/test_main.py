@@ -38,7 +38,10 @@ def test_config_show_prints_a_valid_file(tmp_path: Path) -> None:
     ("arguments", "status", "says"),
     [
         (["config", "check", "no-such-file"], 1, "talos: cannot read no-such-file"),
-        (["nonsense"], 2, "No such command"),
+        (["nonsense"], 2, "No such command 'nonsense'.\n"),
+        (["prodcue", "t"], 2, "No such command 'prodcue'. Did you mean 'produce'?\n"),
+        (["Topic"], 2, "No such command 'Topic'. Did you mean 'topic'?\n"),
+        (["--versoin"], 2, "No such option"),
         (["config", "check"], 2, "Missing argument"),
         (["user", "list", "--data", "no-such-dir"], 1, "no server is running on no-such-dir"),
         (["user", "list", "--url", "http://127.0.0.1:1", "--as", "secret"], 1, "ID:SECRET"),

@@ -1,15 +1,13 @@
 """Hints on errors: the remedy as a note, which the command line appends to the error line."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Final
 
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.input.nearest import nearest
 from opentalos.model import errors
 
 _TLS_SAID: Final = ("TLS", "certificate")
-_NAMES_MAX: Final = 3
-_SIMILARITY_MIN: Final = 0.5  # difflib: 0 is nothing in common, 1 is equal
 _LIST_TIMEOUT_S: Final = 2.0  # for listing similar names
 
 
@@ -62,10 +60,12 @@ def _similar_names(server: ServerOptions, kind: str, name: str) -> str:
         query = {"scope": "visible"} if kind == "topic" else None
         found = server.rest(_LIST_TIMEOUT_S)("GET", f"{kind}s", query=query)[f"{kind}s"]
     except errors.TalosError:
-        found = []
+        return f"list the visible {kind}s with talos {kind} list"
+    if not found:
+        return f"you see no {kind}s yet; create one with talos {kind} create {name}"
     plain = name.rpartition("/")[2]
     names = [resource["name"] for resource in found if resource["name"] != name]
-    near = difflib.get_close_matches(plain, names, _NAMES_MAX, _SIMILARITY_MIN)
+    near = nearest(plain, names)
     if near:
         return f"did you mean {', '.join(near)}?"
     return f"list the visible {kind}s with talos {kind} list"

@@ -79,10 +79,18 @@ def test_unknown_topics_suggest_similar_names_or_the_list(monkeypatch: pytest.Mo
         ("ordrs", "did you mean orders"),
         ("CLx/payment", "did you mean payments?"),
         ("zzz", "list the visible topics with"),
+        ("readers", "list the visible topics with"),  # shares letters with orders, no more
     ):
         error = TopicNotExist("no")
         explain(error, SERVER, {"topic": asked})
         assert error.__notes__[0].startswith(says)
+
+
+def test_who_sees_no_topic_is_shown_how_to_create_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RestClient, "__call__", lambda *_, **__: {"topics": [], "tables": []})
+    error = TopicNotExist("no")
+    explain(error, SERVER, {"topic": "orders"})
+    assert error.__notes__ == ["you see no topics yet; create one with talos topic create orders"]
 
 
 def test_an_unreachable_server_adds_no_second_error(monkeypatch: pytest.MonkeyPatch) -> None:
