@@ -165,6 +165,19 @@ def test_a_missing_partition_is_reported(talos: Commands) -> None:
         assert re.search(r"narrow has .*\b7\b", talos.fails(*command, stdin="a\n"))
 
 
+@pytest.mark.parametrize("command", [("produce", "absent"), ("table", "put", "absent", "-")])
+def test_input_without_lines_does_not_hide_that_its_target_is_missing(
+    talos: Commands, command: tuple[str, ...]
+) -> None:
+    assert "absent does not exist" in talos.fails(*command, stdin="")
+
+
+def test_input_without_lines_is_no_error_where_there_is_a_topic(talos: Commands) -> None:
+    assert talos("produce", talos.topic("unfilled"), stdin="").err == "0 messages stored\n"
+    said = talos.fails("produce", "unfilled", "--partition", 1, stdin="")
+    assert "topic unfilled has no partition 1: it has 1 partition" in said
+
+
 @pytest.mark.parametrize(
     "command", [("produce",), ("consume",), ("topic", "describe"), ("group", "list")]
 )

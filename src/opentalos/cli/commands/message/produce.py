@@ -11,10 +11,11 @@ import click
 from opentalos.cli.connection.completion import topic_argument
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.counts import counted
 from opentalos.cli.input.durations import Duration
 from opentalos.cli.input.interrupt import Interrupted, Stop, stopping
 from opentalos.cli.output.progress import Progress
-from opentalos.model.errors import BadRequest, TalosError
+from opentalos.model.errors import BadRequest, PartitionNotExist, TalosError
 from opentalos.model.message import Compression
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def produce(
     server.rest().reach()
     plan = _Plan(topic, partition, Compression[compression.upper()], idempotent, timeout_s)
     with plan.client(server) as client:
+        plan.check(client)
         writer = plan.writer(client)
         _copy(_Source(file, parse), writer, timeout_s)
 
@@ -120,6 +122,18 @@ class _Plan:
         from opentalos.sdk import Client
 
         return Client(server.config(deadline_s=self.timeout_s))
+
+    def check(self, client: Any) -> None:
+        """Check the topic before the first line is read, which may come late or not at all.
+
+        Raises: TopicNotExist, PartitionNotExist; TalosError.
+        """
+        found = client.run(lambda asked: asked.topic(self.topic))
+        if self.partition is not None and self.partition >= found.partitions:
+            raise PartitionNotExist(
+                f"topic {found.name} has no partition {self.partition}: it has "
+                f"{counted(found.partitions, 'partition')}"
+            )
 
     def writer(self, client: Any) -> "Writer":
         from opentalos.cli.commands.message.writers import KeyedWriter, PartitionWriter
