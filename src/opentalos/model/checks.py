@@ -171,3 +171,14 @@ def shown_value(value: object) -> str:
 def plural(unit: str, count: int) -> str:
     """The unit's name for this count: ``item`` for 1, else ``items``."""
     return unit if count == 1 else f"{unit}s"
+
+
+def without_body(detail: str) -> str:
+    """A rejection by REST for a reader who sent no body: of a command, of a page.
+
+    ``body.name must be a string`` becomes ``name must be a string``.
+    """
+    for start in ("", "each name in "):
+        if detail.startswith(f"{start}body."):
+            return start + detail.removeprefix(f"{start}body.")
+    return detail.replace("body", "the request", 1) if detail.startswith("body ") else detail

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from opentalos.model import errors
-from opentalos.model.checks import json_text
+from opentalos.model.checks import json_text, without_body
 from opentalos.model.errors import (
     ERRORS_BY_NAME,
     OutcomeUnknown,
@@ -160,7 +160,7 @@ def _error_of(status: int, text: bytes) -> TalosError:
 
 def error_of(problem: Mapping[str, Any]) -> TalosError:
     """The error in a problem document. Raises: KeyError, TypeError: not a problem document."""
-    detail, title = str(problem["detail"]), str(problem["title"])
+    detail, title = without_body(str(problem["detail"])), str(problem["title"])
     outcome, retry_safe = problem.get("outcome"), problem.get("retry_safe")
     named = ERRORS_BY_NAME.get(title)
     if named is not None:

@@ -19,6 +19,7 @@ from opentalos.model.checks import (
     shown_value,
     size,
     string,
+    without_body,
 )
 
 
@@ -99,3 +100,18 @@ def test_json_loses_nothing() -> None:
         json_value('{"a": 1, "b": {"a": 1}, "b": 2}')
     with pytest.raises(ValueError, match="1e999 is too large"):
         json_value("1e999")
+
+
+@pytest.mark.parametrize(
+    ("detail", "shown"),
+    [
+        ("body.name must be a string", "name must be a string"),
+        ("body.acl[2].team must be null", "acl[2].team must be null"),
+        ("each name in body.attributes must be short", "each name in attributes must be short"),
+        ("body lacks the field name", "the request lacks the field name"),
+        ("the body has 9 bytes", "the body has 9 bytes"),
+        ("topic body.name does not exist", "topic body.name does not exist"),
+    ],
+)
+def test_who_sent_no_body_is_shown_the_name_of_the_field_alone(detail: str, shown: str) -> None:
+    assert without_body(detail) == shown

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from opentalos.gateway.http.exchange import Exchange, Handler
 from opentalos.gateway.http.reply_stream import ReplyStream
-from opentalos.model.checks import json_text
+from opentalos.model.checks import json_text, without_body
 from opentalos.model.errors import BadRequest, OutcomeUnknown
 from opentalos.model.identity import PeerCertificate
 
@@ -220,5 +220,6 @@ def _query_text(query: Query) -> str:
 
 def _detail(problem: Any) -> str:
     if isinstance(problem, dict):
-        return str(problem.get("detail") or problem.get("title") or "no reason was given")
+        detail = problem.get("detail") or problem.get("title") or "no reason was given"
+        return without_body(str(detail))
     return "no reason was given"

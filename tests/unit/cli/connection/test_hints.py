@@ -50,6 +50,11 @@ def test_a_problem_document_becomes_the_error_it_names(
     assert says in str(found)
 
 
+def test_a_rejected_field_is_named_without_the_part_of_the_request() -> None:
+    text = json.dumps({"title": "BadRequest", "detail": "body.name must be a string"}).encode()
+    assert str(_error_of(400, text)) == "name must be a string"
+
+
 @pytest.mark.parametrize(
     ("error", "arguments", "says"),
     [

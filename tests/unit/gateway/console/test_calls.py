@@ -69,6 +69,13 @@ async def test_a_rejection_has_the_reason_of_rest() -> None:
     assert [failure.call for failure in calls.failures] == ["GET /rest/v1/topics"]
 
 
+async def test_a_rejection_of_a_field_names_the_field_alone() -> None:
+    reply = b'{"title": "BadRequest", "detail": "body.name must be a string"}'
+    with pytest.raises(RestError) as caught:
+        await RestCalls(answering(400, reply), page()).post("topics", document={})
+    assert caught.value.detail == "name must be a string"
+
+
 async def test_a_part_of_a_page_is_not_missing_but_unknown_without_a_login() -> None:
     with pytest.raises(RestError):
         await RestCalls(answering(401, b"{}"), page()).maybe("topics")
