@@ -132,6 +132,13 @@ def talos() -> None:
     or --data), else from TALOS_URL and TALOS_KEY, else from TALOS_PROFILE or the default profile,
     else from the data directory ./talos-data. A server with TLS may need --ca, or TALOS_CA.
 
+    \b
+    To begin: talos serve
+    and in another terminal, in the same directory:
+              talos topic create first
+              echo hello | talos produce first
+              talos consume first
+
     DURATION is a number of seconds, or has a unit: 90s, 10m, 12h, 7d.
 
     Exit status: 0 success, 1 failure, 2 usage error, 130 interrupted by Ctrl-C.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from opentalos.sdk.rest_client import RestClient
 
 _PARTITIONS_SHOWN = 20  # of one reason
+_NO_GROUPS = "no groups; a consumer creates one, such as talos consume TOPIC --group NAME"
 _SUMS = ("lag", "lag_s", "lag_max", "behind")
 _group_argument = click.argument("group_name", metavar="GROUP", shell_complete=groups)
 
@@ -55,9 +56,9 @@ def list_groups(topic: str | None, output: Output, server: ServerOptions) -> Non
     call = server.rest()
     if topic is not None:
         found = call("GET", rest_path("topics", topic, "groups"))["groups"]
-        output.table(("group", *_SUMS), found, empty="no groups")
+        output.table(("group", *_SUMS), found, empty=_NO_GROUPS)
     else:
-        output.table(("topic", "group", *_SUMS), _groups_of_all(call), empty="no groups")
+        output.table(("topic", "group", *_SUMS), _groups_of_all(call), empty=_NO_GROUPS)
 
 
 def _groups_of_all(call: "RestClient") -> list[dict[str, Any]]:

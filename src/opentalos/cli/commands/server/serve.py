@@ -2,10 +2,15 @@
 
 import logging
 import os
+import shlex
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
+
+from opentalos.cli.connection.server_options import DATA_DEFAULT
+from opentalos.cli.output.visible import on_terminal
 
 ROOT_KEY_VARIABLE: Final = "TALOS_ROOT_KEY"
 _SHOWN: Final = (
@@ -84,6 +89,7 @@ def serve(
     Example: talos serve --data /var/lib/opentalos --listen 0.0.0.0:9420
     """
     from opentalos.server.config import load_config
+    from opentalos.server.data_directory import ROOT_KEY_FILE
     from opentalos.server.lifecycle import run_server
     from opentalos.server.log_setup import set_up_logging
 
@@ -104,7 +110,8 @@ def serve(
     set_up_logging(config.server.log_level, config.server.log_format)
     if root_key is not None:
         logging.getLogger("opentalos.server").warning(_SHOWN)
-    run_server(config, key, _ready)
+    root_key_path = Path(config.server.data) / ROOT_KEY_FILE
+    run_server(config, key, partial(_ready, root_key_path, root_key_path.exists()))
 
 
 def _root_key(given: str | None, file: Path | None) -> tuple[str, str] | None:
@@ -122,5 +129,21 @@ def _root_key(given: str | None, file: Path | None) -> tuple[str, str] | None:
     return parse_key(variable, ROOT_KEY_VARIABLE) if variable else None
 
 
-def _ready(url: str) -> None:
+def _ready(root_key: Path, known: bool, url: str) -> None:
+    """Print the ready line, after a first start in a terminal also how to begin."""
     click.echo(f"ready {url}")
+    if on_terminal() and not known and root_key.exists():
+        click.echo(first_steps(root_key.parent), err=True)
+
+
+def first_steps(data: Path) -> str:
+    """Commands for whoever has just started their first server, with its key and address."""
+    option = "" if data == DATA_DEFAULT else f" --data {shlex.quote(str(data))}"
+    return (
+        "This is its first start. To begin, in another terminal in this directory:\n"
+        f"  talos topic create first{option}\n"
+        f"  echo hello | talos produce first{option}\n"
+        f"  talos consume first{option}\n"
+        "Others get keys of their own:\n"
+        f"  talos user create NAME{option}"
+    )

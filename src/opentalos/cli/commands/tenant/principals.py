@@ -228,6 +228,7 @@ def list_keys(name: str, output: Output, server: ServerOptions) -> None:
     output.table(
         ("key_id", "state", "created", "expires", "last_used", "scopes", "addresses"),
         [_key_row(key) for key in found],
+        empty=f"no keys; create one with talos key create {name}",
     )
 
 

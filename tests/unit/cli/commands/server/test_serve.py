@@ -1,13 +1,17 @@
-"""Where ``talos serve`` takes the key of the first administrator from."""
+"""Where ``talos serve`` takes the key of the first administrator from, and what it says first."""
 
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
-from opentalos.cli.commands.server.serve import ROOT_KEY_VARIABLE, serve
+from opentalos.cli.commands.server.serve import ROOT_KEY_VARIABLE, first_steps, serve
+from opentalos.cli.main import talos
 from opentalos.server import lifecycle
 
 
@@ -54,3 +58,35 @@ def test_no_key_is_none_and_two_are_refused(keys: list[Any], tmp_path: Path) -> 
     done = run("--root-key", "a:b", "--root-key-file", str(tmp_path / "key"))
     assert done.exit_code == 2
     assert keys == [None]
+
+
+def test_the_first_start_in_a_terminal_shows_how_to_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_server(config: Any, _key: Any, ready: Callable[[str], None]) -> None:
+        Path(config.server.data, "root.key").write_text("ROOT:the-secret\n")
+        ready("http://127.0.0.1:9420")
+
+    monkeypatch.setattr(lifecycle, "run_server", run_server)
+    assert run("--data", str(tmp_path)).stderr == ""  # no terminal: nobody types commands
+    (tmp_path / "root.key").unlink()
+    monkeypatch.setattr("opentalos.cli.commands.server.serve.on_terminal", lambda: True)
+    first, second = run("--data", str(tmp_path)), run("--data", str(tmp_path))
+    assert (first.stdout, second.stdout) == ("ready http://127.0.0.1:9420\n",) * 2
+    assert f"talos topic create first --data {tmp_path}\n" in first.stderr
+    assert "the-secret" not in first.stderr
+    assert second.stderr == ""
+
+
+@pytest.mark.parametrize("text", [first_steps(Path("talos-data")), str(talos.help)])
+def test_the_first_steps_are_commands_that_exist(text: str) -> None:
+    named = r"(?:^ +|\| )talos ((?:topic|produce|consume|user) .+)$"
+    found = re.findall(named, text.partition("To begin")[2].partition("\n\n")[0], re.MULTILINE)
+    assert [line.split()[0] for line in found][:3] == ["topic", "produce", "consume"]
+    for line in found:
+        command: click.Command | None = talos
+        words = line.split()
+        while isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), words.pop(0))
+        assert command is not None
+        assert command.make_context("talos", words).params["url"] is None
