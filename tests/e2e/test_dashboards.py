@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 import urllib.request
 from base64 import b64encode
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.product_metrics import product_series
 from tests.server_process import ROOT_KEY, ServerProcess
 from tests.waiting import completed, limit_s
 
+COMPOSE = Path(__file__).resolve().parents[2] / "deploy" / "compose" / "conf" / "single.toml"
 MINUTES = 60
 OF_SCRAPE = 'job="opentalos",instance="talos-1:9420"'
 # Not of a single server without TLS: those of a cluster, of certificates, and of calls of clients
@@ -86,7 +88,8 @@ def without_data(series: list[dict[str, str]], folder: Path) -> set[str]:
 
 
 def test_a_real_servers_page_has_data_for_the_dashboards(tmp_path: Path) -> None:
-    config = "[metrics]\ntopics_max = 5\n[measuring]\nstep_s = 1.0\n"
+    shipped = tomllib.loads(COMPOSE.read_text())["metrics"]["topics_max"]
+    config = f"[metrics]\ntopics_max = {shipped}\n[measuring]\nstep_s = 1.0\n"
     server = ServerProcess(tmp_path, config).start()
     try:
         rest(server, "POST", "topics", {"name": "t", "partitions": 1})

@@ -13,6 +13,7 @@ from compose_spec import PyCompose
 from scripts.fetch_promtool import promtool
 from tests.doc_page import serving
 from tests.e2e.rest.client import authorization, rest
+from tests.raw_client import connection_to
 from tests.server_process import TALOS, Key
 from tests.waiting import completed
 
@@ -22,6 +23,7 @@ from opentalos.server.config import load_config
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy" / "compose"
 FILES = ("single.yml", "cluster.yml")
+LOGIN = "/console/login"
 
 
 def document(name: str) -> dict[str, Any]:
@@ -56,6 +58,8 @@ def test_the_server_accepts_its_command_and_configuration(name: str) -> None:
         assert str(parsed["config_path"]) == config.split(":")[1]
         assert loaded.server.data == "/var/lib/opentalos"
         assert parsed["root_key_file"].name in service["secrets"]
+        assert loaded.console.enabled
+        assert loaded.metrics.topics_max > 0  # else dashboards show no topic and no tenant
         stop_s = loaded.cluster.stop_s
         assert int(service["stop_grace_period"].removesuffix("s")) > stop_s
 
@@ -123,3 +127,8 @@ def test_the_made_keys_open_the_server(tmp_path: Path) -> None:
         server = SimpleNamespace(port=int(address.rpartition(":")[2]))
         headers = authorization(Key(key_id, secret))
         assert rest(server, "GET", "topics", headers=headers).status == 200
+        replied = connection_to(server.port, None)
+        replied.request("GET", "/console/topics")
+        reply = replied.getresponse()
+        assert (reply.status, reply.headers["Location"].partition("?")[0]) == (303, LOGIN)
+        replied.close()

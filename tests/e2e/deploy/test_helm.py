@@ -185,8 +185,10 @@ def test_values_reach_the_configuration_with_their_types(tmp_path: Path) -> None
     assert config.log.segment_bytes_max == 2_000_000_000
     assert (config.cluster.stop_s, config.cluster.restart) == (30.5, "wait")
     assert (config.server.log_level, config.server.log_format) == ("debug", "json")
+    assert config.console.enabled
+    assert (config.metrics.access, config.metrics.topics_max) == ("open", 50)
     defaults = tomllib.loads(written(render({}), tmp_path).read_text())
-    assert set(defaults) == {"server", "kafka"}
+    assert set(defaults) == {"server", "kafka", "console", "metrics"}
     quoted = 'a "quoted" \\ <word> ü'
     single = load_config(
         written(render({"config": {"oidc": {"principal_claim": quoted}}}), tmp_path)

@@ -48,6 +48,9 @@ def check_command(arguments: list[str]) -> None:
 def test_the_configuration_uses_the_units_directories_and_stops_in_time() -> None:
     loaded = load_config(FOLDER / "talos.toml")
     assert loaded.server.data == f"/var/lib/{options('StateDirectory')[0]}"
+    assert loaded.console.enabled
+    assert loaded.tls.cert_file  # so a browser elsewhere can log in
+    assert loaded.metrics.topics_max > 0  # else dashboards show no topic and no tenant
     (stop,) = options("TimeoutStopSec")
     assert int(stop) > loaded.cluster.stop_s + 5
     (user,) = options("User")

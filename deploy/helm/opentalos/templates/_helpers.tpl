@@ -40,7 +40,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/* What the chart sets in talos.toml, as JSON. */}}
 {{- define "opentalos.ownConfig" -}}
-{{- $config := dict "server" (dict "data" "/var/lib/opentalos/data" "listen" "0.0.0.0:9420" "log_format" "json") "kafka" (dict "listen" "0.0.0.0:9092") -}}
+{{- $config := dict "server" (dict "data" "/var/lib/opentalos/data" "listen" "0.0.0.0:9420" "log_format" "json") "kafka" (dict "listen" "0.0.0.0:9092") "console" (dict "enabled" true) "metrics" (dict "topics_max" 50) -}}
 {{- if eq .Values.mode "cluster" -}}
 {{- $_ := set $config "storage" (dict "files" .Values.storage.files "meta" .Values.storage.meta "rows" .Values.storage.rows) -}}
 {{- $_ := set $config "cluster" (dict "key_file" "/run/secrets/opentalos/cluster-key" "restart" "lend" "restart_s" 45) -}}
