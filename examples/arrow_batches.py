@@ -13,6 +13,8 @@ from opentalos.sdk.errors import TopicExists
 
 
 def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     topic = sys.argv[1]
     rows = int(sys.argv[2]) if len(sys.argv) > 2 else 100_000
     with Client(ClientConfig.from_environment()) as client:

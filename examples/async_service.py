@@ -37,5 +37,7 @@ async def serve(orders, invoices, wanted):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     limit = int(sys.argv[3]) if len(sys.argv) > 3 else None
     asyncio.run(serve(sys.argv[1], sys.argv[2], limit))

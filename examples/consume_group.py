@@ -12,6 +12,8 @@ from opentalos.sdk import Callbacks, ClientConfig, ConsumerSettings, TalosConsum
 
 
 def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     topic, group = sys.argv[1:3]
     wanted = int(sys.argv[3]) if len(sys.argv) > 3 else None
     callbacks = Callbacks(

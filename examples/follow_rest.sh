@@ -6,7 +6,7 @@
 # Ends after so many events. To go on later where a stream ended, send the id of its last event in
 # the header Last-Event-ID.
 set -eu
-topic=$1
+topic=${1:?usage: follow_rest.sh TOPIC [EVENTS]}
 events=${2:-3}
 rest=$TALOS_URL/rest/v1
 

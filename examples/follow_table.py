@@ -1,4 +1,6 @@
-"""Balance per city, from the changes of a table: python follow_table.py TABLE TOPIC GROUP COUNT
+"""Balance per city, from the changes of a table.
+
+usage: TALOS_URL=http://HOST:PORT TALOS_KEY=ID:SECRET follow_table.py TABLE TOPIC GROUP COUNT
 
 Reads COUNT changes of a stream with view MUTATE_LOG as a member of a consumer group. Redelivered
 changes count once; real programs store the state together with the position.
@@ -34,4 +36,6 @@ def main(table: str, topic: str, group: str, count: int) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 5:
+        sys.exit(__doc__)
     main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))

@@ -13,6 +13,8 @@ from opentalos.sdk.errors import TopicExists
 
 
 def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     topic = sys.argv[1]
     messages = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000
     outcomes = Counter()

@@ -84,6 +84,8 @@ def run(starts):
 
 
 def main():
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
     source, target, folder = sys.argv[1:4]
     now = "--now" in sys.argv
     trigger = {"availableNow": True} if now else {"processingTime": "10 seconds"}

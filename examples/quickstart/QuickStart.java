@@ -21,6 +21,10 @@ import java.util.concurrent.TimeUnit;
 /** Creates a topic, puts two messages with a key, and reads them in a consumer group. */
 final class QuickStart {
     public static void main(String[] arguments) throws Exception {
+        if (arguments.length != 1) {
+            System.err.println("usage: QuickStart TOPIC");
+            System.exit(2);
+        }
         String[] key = System.getenv("TALOS_KEY").split(":", 2);
         Credential credential = new Credential().setType(UserType.DEV_XIAOMI);
         credential.setSecretKeyId(key[0]).setSecretKey(key[1]);

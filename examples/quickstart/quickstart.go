@@ -91,6 +91,9 @@ func run(topic string) error {
 }
 
 func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: quickstart TOPIC")
+	}
 	if err := run(os.Args[1]); err != nil {
 		log.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Creates a topic, puts two messages with a key, and reads them in a consumer group.
 set -eu
-topic=$1
+topic=${1:?usage: quickstart.sh TOPIC}
 rest=$TALOS_URL/rest/v1
 
 ask() {

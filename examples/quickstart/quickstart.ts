@@ -20,23 +20,30 @@ async function call<T>(method: string, path: string, body?: object): Promise<T> 
   return (text ? JSON.parse(text) : undefined) as T;
 }
 
-const topic = process.argv[2];
-await call("POST", "topics", { name: topic, partitions: 2 });
-const messages = ["hello", "world"].map((text) => ({ text, key: "ann" }));
-await call("POST", `topics/${topic}/messages`, { messages });
+async function main(topic?: string): Promise<void> {
+  if (!topic) throw new Error("usage: quickstart.ts TOPIC");
+  await call("POST", "topics", { name: topic, partitions: 2 });
+  const messages = ["hello", "world"].map((text) => ({ text, key: "ann" }));
+  await call("POST", `topics/${topic}/messages`, { messages });
 
-const workers = `topics/${topic}/groups/readers/workers`;
-const member = await call<{ worker: string }>("POST", workers);
-const worker = `${workers}/${member.worker}`;
-for (let read = 0; read < 2; ) {
-  const found = await call<{ messages: Read[] }>("GET", `${worker}/messages?encoding=text&wait_s=10`);
-  const offsets: Record<string, number> = {};
-  for (const message of found.messages) {
-    console.log("read", message.key, message.text);
-    offsets[message.partition] = message.offset;
-    read += 1;
+  const workers = `topics/${topic}/groups/readers/workers`;
+  const member = await call<{ worker: string }>("POST", workers);
+  const worker = `${workers}/${member.worker}`;
+  for (let read = 0; read < 2; ) {
+    const found = await call<{ messages: Read[] }>("GET", `${worker}/messages?encoding=text&wait_s=10`);
+    const offsets: Record<string, number> = {};
+    for (const message of found.messages) {
+      console.log("read", message.key, message.text);
+      offsets[message.partition] = message.offset;
+      read += 1;
+    }
+    // The group continues after these.
+    if (found.messages.length) await call("POST", `${worker}/commits`, { offsets });
   }
-  // The group continues after these.
-  if (found.messages.length) await call("POST", `${worker}/commits`, { offsets });
+  await call("DELETE", worker);
 }
-await call("DELETE", worker);
+
+main(process.argv[2]).catch((error) => {
+  console.error(error);
+  process.exitCode = 1;
+});

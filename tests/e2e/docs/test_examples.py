@@ -115,6 +115,23 @@ def test_sums_follow_a_table(server: EmbeddedServer) -> None:
     assert run(server, "follow_table.py", *arguments) == ["Oslo 90", "Rome 105"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "produce.py", "consume_group.py", "async_service.py", "arrow_batches.py",
+        "follow_table.py", "follow_rest.sh", "quickstart/quickstart.sh",
+    ],
+)  # fmt: skip
+def test_a_program_without_its_arguments_says_which_it_takes(name: str) -> None:
+    command = [str(EXAMPLES / name)]
+    if name.endswith(".py"):
+        command = [sys.executable, *command]
+    done = completed(command)
+    assert done.returncode != 0
+    assert f"{Path(name).name} " in done.stderr.partition("usage:")[2]
+    assert "Traceback" not in done.stderr
+
+
 def test_no_example_is_forgotten() -> None:
     """Last in this file: the ones above noted what they ran."""
     there = {path.name for path in EXAMPLES.iterdir() if path.is_file()}

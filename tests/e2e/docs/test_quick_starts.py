@@ -19,8 +19,10 @@ PROGRAMS = ROOT / "examples" / "quickstart"
 PAGE = ROOT / "docs" / "how-to" / "quick-starts.md"
 # The client uses a class of Java that Java 9 and later hide.
 EXPORTS = "java.xml/com.sun.org.apache.xerces.internal.impl.dv.util=ALL-UNNAMED"
-TYPESCRIPT = ("typescript@5.9", "@types/node@20")  # where Node cannot run TypeScript itself
+TYPESCRIPT = ("typescript@5.9", "@types/node@20")
 STRIPS_TYPES = (22, 6)  # version of Node
+# As the page has it, and as projects of readers may have it.
+MODULES = ((), ("--module", "commonjs"), ("--module", "nodenext"))
 
 
 @pytest.fixture(scope="module")
@@ -89,30 +91,42 @@ def test_go(server: EmbeddedServer, tmp_path: Path) -> None:
     judge(server, "demo-go")
 
 
-def test_typescript(server: EmbeddedServer, tmp_path: Path) -> None:
-    lines = run([*_typescript(tmp_path), "demo-ts"], tmp_path, server)
+@pytest.mark.parametrize("module", MODULES, ids=["page", "commonjs", "nodenext"])
+def test_typescript_compiles_and_runs(
+    server: EmbeddedServer, tmp_path: Path, module: tuple[str, ...]
+) -> None:
+    shutil.copy(PROGRAMS / "quickstart.ts", tmp_path)
+    tools = typescript()
+    options = ["--strict", "--target", "es2022", "--types", "node"]
+    assert f"npx tsc {' '.join(options)} quickstart.ts" in PAGE.read_text()
+    run(
+        [tools / ".bin" / "tsc", *options, *module, "--typeRoots", tools / "@types",
+         "quickstart.ts"], tmp_path,
+    )  # fmt: skip
+    topic = f"demo-ts-{len(module) and module[1]}"
+    lines = run(["node", "quickstart.js", topic], tmp_path, server)
     assert lines == ["read ann hello", "read ann world"]
-    judge(server, "demo-ts")
+    judge(server, topic)
 
 
-def _typescript(folder: Path) -> list[object]:
-    """The command that runs the program with this machine's Node."""
-    source = PROGRAMS / "quickstart.ts"
-    version = run(["node", "--version"], folder)[0].removeprefix("v").split(".")
-    if (int(version[0]), int(version[1])) >= STRIPS_TYPES:
-        return ["node", "--experimental-strip-types", source]
+def test_typescript_runs_without_a_compiler(server: EmbeddedServer, tmp_path: Path) -> None:
+    version = run(["node", "--version"], tmp_path)[0].removeprefix("v").split(".")
+    command = ["node", "--experimental-strip-types", PROGRAMS / "quickstart.ts", "demo-stripped"]
+    if (int(version[0]), int(version[1])) < STRIPS_TYPES:
+        with pytest.raises(AssertionError, match="strip-types"):
+            run(command, tmp_path, server)
+        return
+    assert run(command, tmp_path, server) == ["read ann hello", "read ann world"]
+    judge(server, "demo-stripped")
+
+
+def typescript() -> Path:
+    """Where the compiler and the types of Node are; fetched the first time."""
     tools = ROOT / ".cache" / "typescript"
     tools.mkdir(parents=True, exist_ok=True)
     if not (tools / "node_modules" / "@types" / "node").exists():
         run(["npm", "install", "--no-audit", "--no-fund", "--prefix", tools, *TYPESCRIPT], tools)
-    shutil.copy(source, folder)
-    (folder / "package.json").write_text(json.dumps({"type": "module"}))
-    run(
-        [tools / "node_modules" / ".bin" / "tsc", "--strict", "--target", "es2022",
-         "--module", "nodenext", "--types", "node",
-         "--typeRoots", tools / "node_modules" / "@types", "quickstart.ts"], folder,
-    )  # fmt: skip
-    return ["node", folder / "quickstart.js"]
+    return tools / "node_modules"
 
 
 def test_curl(server: EmbeddedServer, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ BLOCK = re.compile(
 )
 RUN = {"sh", "python", ""}  # others show files and outputs
 INCLUDED = '--8<-- "examples/'  # has a test of its own
+INCLUDES = re.compile(re.escape(INCLUDED) + r'([\w./-]+\.(?:py|sh|ts|go|java))"')
 # Pages whose commands run in order in tests of their own.
 ELSEWHERE = {
     "README.md",
@@ -79,6 +80,22 @@ def test_each_snippet_runs_or_says_why_not() -> None:
     untagged = [item.shown for item in found if not item.language and not item.why]
     assert untagged == []  # tests of pages run what is tagged
     assert all(of_page(name) for name in HERE)
+
+
+def test_each_program_that_a_page_shows_says_with_which_arguments_it_runs() -> None:
+    shown = {
+        (page, name)
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        for name in INCLUDES.findall(page.read_text())
+    }
+    assert len(shown) >= 10
+    silent = [
+        f"{page.name}: {name}"
+        for page, name in sorted(shown)
+        for text in [page.read_text() + (ROOT / "examples" / name).read_text()]
+        if not re.search(rf"\b{Path(name).stem}(\.\w+)? [A-Za-z]|run: .*{Path(name).name}", text)
+    ]
+    assert silent == []
 
 
 @pytest.mark.parametrize("name", HERE)
