@@ -11,7 +11,10 @@ SOURCE = ROOT / "src" / "opentalos"
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".c", ".lua", ".yml", ".yaml", ".cfg", ".sh", ".in", ""}
 FOREIGN_FOLDERS = {"_generated", "idl", "golden", "__pycache__", "out"}
 TOP_FOLDERS = ("src", "tests", "scripts", "bench", "docs", "examples", ".ci")
-TOP_FILES = ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml")
+TOP_FILES = (
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
+    *("Makefile", "pyproject.toml"),
+)
 
 Problems = Iterator[str]
 

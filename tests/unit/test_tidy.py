@@ -254,7 +254,7 @@ def the_readme_is_short() -> Problems:
 
 
 def documents_name_files_that_exist() -> Problems:
-    named = re.compile(r"`([\w./-]+/[\w.-]+\.(?:py|md|txt|toml|thrift)|[\w-]+\.md)`")
+    named = re.compile(r"`([\w./-]+/[\w.-]+\.(?:py|md|txt|toml|thrift|c)|[\w-]+\.md)`")
     for path in text_files():
         if path.suffix != ".md":
             continue
