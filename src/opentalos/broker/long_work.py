@@ -30,7 +30,7 @@ SHORT_ITEMS = 256  # topics or partitions: so few take less than 1 ms to convert
 BEGUN_AT_ONCE = 16  # tasks, whose first steps are run in one pass of the loop
 # Of the loop, between two pieces. An answer takes several passes in a row, each of which would have
 # a piece in it; a pass with nothing to do takes some microseconds.
-PASSES_BETWEEN = 4
+PASSES_BETWEEN = 2
 SHORT_BYTES = 32 << 10  # work on fewer bytes needs no turn; it takes less than 1 ms
 
 
