@@ -119,7 +119,7 @@ def test_the_readme_runs_with_the_wheel(installed: Path, tmp_path: Path) -> None
 def test_one_server_is_installed_started_and_administered_as_its_page_says(
     installed: Path, tmp_path: Path
 ) -> None:
-    _, start, keys = blocks(PAGE)
+    _, start, keys, *_ = blocks(PAGE)
     address = f"127.0.0.1:{free_ports(1)[0]}"
     places = {
         "/var/lib/opentalos": str(tmp_path / "data"),
