@@ -44,8 +44,6 @@ from opentalos.wire.kafka.spec import KafkaStruct, Versions, includes
 
 CALLS_MAX: Final = 10_000  # under way, long polls included
 CALLS_KEPT: Final = 100  # of them, for administrators
-# What a call with a task takes of the next pass of the loop, in which its handler begins.
-TASK_S: Final = TURN_S
 
 ENDS_WITH_CLIENT: Final = frozenset(  # they only wait and read
     (
@@ -206,7 +204,7 @@ class KafkaGateway:
             self._broken(call, error)
             return
         if port.turns.shared:
-            port.turns.expect(TASK_S)
+            port.turns.expect(TURN_S)  # of the next pass, in which its handler begins
         task = asyncio.get_running_loop().create_task(self._run(served, call))
         if call.api.key in ENDS_WITH_CLIENT:
             call.gone = task.cancel

@@ -14,7 +14,7 @@ from opentalos.gateway.http.fairness.pacing import PASS_BYTES
 from opentalos.gateway.http.fairness.turns import ALONE_TURN_S, STARTS_A_TURN, TURN_S, Turns
 from opentalos.gateway.kafka.call import ClientSession, KafkaCall, Receiver
 from opentalos.gateway.kafka.connection import PIPELINE_MAX, KafkaConnection
-from opentalos.gateway.kafka.gateway import TASK_S, KafkaGateway, Services
+from opentalos.gateway.kafka.gateway import KafkaGateway, Services
 from opentalos.gateway.kafka.handlers import TABLE
 from opentalos.gateway.kafka.listener import KafkaPort
 from opentalos.model.identity import GUEST, Principal
@@ -331,4 +331,4 @@ async def test_a_call_with_a_task_counts_before_its_handler_begins(
         calls.start(call)
         loads.append(port.turns.load_s)
     await calls.drain(0.0)
-    assert loads == [0.0, TASK_S]
+    assert loads == [0.0, TURN_S]

@@ -19,6 +19,7 @@ from tests.unit.broker.tables.support import (
     string,
 )
 
+from opentalos.broker.tables.api.scan import PIECE_ROWS
 from opentalos.broker.tables.api.values import ScanAction, ScanActionKind, ScanQuery
 from opentalos.broker.tables.row_tables import entries_of
 from opentalos.model.datum import Columns
@@ -50,6 +51,17 @@ async def test_pages_together_have_each_record_once(
         assert sorted(records) == [(f"u{user}", at) for user in range(3) for at in range(4)]
         if schema is PLAIN:
             assert records == sorted(records, reverse=reverse)
+
+
+async def test_a_scan_takes_turns_with_all_other_long_work() -> None:
+    async with world() as w:
+        await make(w.broker)
+        await fill(w.broker, 4, 3 * PIECE_ROWS // 4)
+        counters = w.broker.context.work.counters
+        before = counters.pauses
+        (page,) = await pages(w.broker, limit=10 * PIECE_ROWS)
+        assert len(page.records) == 3 * PIECE_ROWS
+        assert counters.pauses == before + 3
 
 
 async def test_partial_keys_are_prefixes() -> None:

@@ -181,7 +181,10 @@ async def test_what_a_batch_reads_is_bounded() -> None:
         for at in range(40):
             await w.broker.tables.write(ALICE, "people", put("u", at, city=string("x" * 100)))
         items = [ReadItem("people", key("u", at)) for at in range(40)]
+        counters = w.broker.context.work.counters
+        before = counters.pauses
         outcomes = await w.broker.tables.batch(ALICE, items)
+        assert counters.pauses == before + 1, "a batch takes turns with all other long work"
         read = sum(isinstance(outcome, Got) for outcome in outcomes)
         assert 2_000 / 200 <= read < 40
         assert all(isinstance(outcome, SizeExceeded) for outcome in outcomes[read:])

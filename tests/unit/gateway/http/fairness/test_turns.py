@@ -195,7 +195,8 @@ async def test_of_large_bodies_few_are_read_in_a_pass_and_all_in_turn() -> None:
         await asyncio.sleep(0)
         passes += 1
         assert sum(transport.reading for transport in transports) - before <= 4
-        assert transports[-1].reading or passes < 2, "the other address is among the first"
+        others = sum(transport.reading for transport in transports[:-1])
+        assert transports[-1].reading or others <= 1, "the other address is among the first"
     assert passes >= 5
     assert not bench.server.turns.waiting
 
